@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-enum { SCHEMA = 1, MANIFEST_SCHEMA = 2 };
+enum { SCHEMA = 1, MANIFEST_SCHEMA = 3 };
 #define MAX_JSON ((size_t)1 << 20)
 #define MAX_INDEX ((size_t)64 << 20) /* as shards.c reads */
 
@@ -65,17 +65,21 @@ enum { MANIFEST_FILES = 1 << 14 };
 static const struct fo_schema_field sum_field[] = {
 	FO_FIELD(struct fo_ckpt_sum, file, "file", "", "its name"),
 	FO_FIELD(struct fo_ckpt_sum, bytes, "bytes", "B", "size", .flags = FO_NEEDED),
-	FO_FIELD(struct fo_ckpt_sum, hash, "xxh3_64", "", "checksum of its bytes; absent: rows_xxh3_64 is there",
+	FO_FIELD(struct fo_ckpt_sum, hash, "xxh3_64", "", "checksum of its bytes; absent: one of the others is there",
 		 .flags = FO_OMIT),
 	FO_FIELD(struct fo_ckpt_sum, rows, "rows_xxh3_64", "",
-		 "of safetensors: that of the header, plus that of each row, seeded with its offset, modulo 2^64",
+		 "of safetensors, by schema 2 alone: that of the header, plus that of each row, seeded with its "
+		 "offset, modulo 2^64",
 		 .flags = FO_OMIT, .since = 2),
+	FO_FIELD(struct fo_ckpt_sum, words, "words_64", "",
+		 "of safetensors: that of the header, plus each word times its factor, modulo 2^64", .flags = FO_OMIT,
+		 .since = 3),
 };
 static void check_sum(const void *record, struct fo_schema_reader *r)
 {
 	const struct fo_ckpt_sum *s = record;
-	if (!s->hash == !s->rows)
-		fo_schema_refuse(r, "xxh3_64", "one of xxh3_64 and rows_xxh3_64");
+	if (!!s->hash + !!s->rows + !!s->words != 1)
+		fo_schema_refuse(r, "xxh3_64", "one of xxh3_64, rows_xxh3_64 and words_64");
 }
 static const struct fo_schema sum_schema = { "", "file", FO_FIELDS(struct fo_ckpt_sum, sum_field), .check = check_sum };
 static const struct fo_schema_field manifest_field[] = {
@@ -263,15 +267,15 @@ static fo_status missing(const char *dir, const char *file)
 	return fo_fail(FO_EFORMAT, "'%s/manifest.json' has no checksum of '%s'", dir, file);
 }
 
-/* The checksum of header and rows; the header is read first, and may be damaged itself. */
-static fo_status sum_rows(const char *path, uint64_t *sum, uint64_t *size)
+/* The checksum of header and words, or rows; the header is read first, and may be damaged itself. */
+static fo_status sum_tensors(const char *path, bool rows, uint64_t *sum, uint64_t *size)
 {
 	struct fo_st_file f;
 	fo_status st = fo_st_open(&f, path);
 	if (st != FO_OK)
 		return st == FO_EFORMAT ? fo_wrap(st, "'%s' is damaged", path) : st;
 	*size = f.map.len;
-	st = fo_st_sum(&f, sum);
+	st = fo_st_sum(&f, rows, sum);
 	fo_st_close(&f);
 	return st;
 }
@@ -279,9 +283,9 @@ static fo_status sum_rows(const char *path, uint64_t *sum, uint64_t *size)
 static fo_status check_file(struct fo_arena *a, const char *dir, const struct fo_ckpt_sum *want)
 {
 	const char *path = fo_arena_printf(a, "%s/%s", dir, want->file);
-	const uint64_t sum = want->rows ? want->rows : want->hash;
+	const uint64_t sum = want->hash | want->rows | want->words; /* one of them is there */
 	uint64_t hash = 0, size = 0;
-	FO_TRY(want->rows ? sum_rows(path, &hash, &size) : hash_file(path, &hash, &size));
+	FO_TRY(want->hash ? hash_file(path, &hash, &size) : sum_tensors(path, want->rows, &hash, &size));
 	if ((int64_t)size == want->bytes && hash == sum)
 		return FO_OK;
 	return fo_fail(FO_EFORMAT,

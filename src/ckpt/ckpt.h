@@ -34,9 +34,11 @@ struct fo_st_tensor {
 	uint8_t dtype;
 	bool vector;
 	bool optional; /* of a checkpoint: where the file has none it is zeros. Its name begins with "state." */
-	/* Rows that are here, which may be none; with `whole` they are rows `row` and on of so many in the file. */
-	int64_t rows, cols, ld, row, whole;
-	bool shared;   /* the ranks of a shard group have other rows of it each; else every rank has all */
+	/* The rectangle that is here, which may have no rows. With `whole` its rows are rows `row` and on of so many in
+	 * the file, with `wide` its columns are columns `col` and on of so many. */
+	int64_t rows, cols, ld, row, whole, col, wide;
+	/* Ranks that have this rectangle, and which of them this is: each writes its part of the rows. 0: one has it. */
+	int32_t copies, copy;
 	int32_t layer; /* it belongs to this layer, counted from 1; 0: to none */
 	void *data;
 	const struct fo_st_memory *memory; /* in which data and low lie; NULL: this process's */
@@ -45,13 +47,18 @@ struct fo_st_tensor {
 };
 
 static inline int64_t fo_st_whole(const struct fo_st_tensor *t) { return t->whole ? t->whole : t->rows; }
-int64_t fo_st_bytes(const struct fo_st_tensor *t); /* in a file, all rows */
+static inline int64_t fo_st_wide(const struct fo_st_tensor *t) { return t->wide ? t->wide : t->cols; }
+int64_t fo_st_bytes(const struct fo_st_tensor *t); /* in a file, all rows and columns */
 
-/* A file's checksum can be made by several writers, each from what it writes, and added up:
+/* A file's checksum can be made by several writers, each from the rectangles that it writes, and added up:
  *
- *   XXH3-64 of the header + the sum over all rows of XXH3-64 of the row, seeded with its byte offset in the file
+ *   XXH3-64 of the header + the sum over all words of the word x F(its number % 512) x B(its block)
  *
- * modulo 2^64, the header with the 8 bytes of its length before it. A tensor of one dimension is one row. */
+ * modulo 2^64, the header with the 8 bytes of its length before it. Words are a tensor's elements as unsigned numbers,
+ * of 8 bytes two words; a block is 512 of them. docs/formats.md says what F and B are.
+ *
+ * Checksums of before (manifest schema 2) add XXH3-64 of each row, seeded with its byte offset in the file, in place of
+ * the words. A tensor of one dimension is one row. */
 
 /* Makes the header of a file of these tensors in this order, without its length; metadata_json may be NULL. It depends
  * on names, types and whole shapes alone. */
@@ -85,9 +92,10 @@ struct fo_st_file {
 /* Maps and validates: header length, JSON, types, shapes, offsets (ascending, without gaps, to the file's end). */
 FO_CHECKED fo_status fo_st_open(struct fo_st_file *f, const char *path);
 void fo_st_close(struct fo_st_file *f);
-FO_CHECKED fo_status fo_st_sum(const struct fo_st_file *f, uint64_t *sum);          /* its checksum; reads all of it */
+/* Its checksum, or (rows) that of before; reads all of it. */
+FO_CHECKED fo_status fo_st_sum(const struct fo_st_file *f, bool rows, uint64_t *sum);
 const struct fo_st_entry *fo_st_find(const struct fo_st_file *f, const char *name); /* NULL: none */
-/* Copies an entry's rows that t has into it (the whole shape must agree), converting F32, BF16, F16 and F64 as
+/* Copies an entry's rectangle that t has into it (the whole shape must agree), converting F32, BF16, F16 and F64 as
  * t->dtype asks (BF16 rounds to nearest even). */
 FO_CHECKED fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t);
 /* The same for an entry of f that was found already. */
@@ -154,7 +162,7 @@ struct fo_ckpt_content {
 	size_t states;
 	const char *run_config_json; /* effective options with origins; may be NULL */
 	int64_t file_bytes;          /* tensors of more than so many bytes are split into several files; 0: one file. */
-	struct fo_mesh mesh;         /* of the ranks that write it, and which this is */
+	int32_t rank;                /* of those that write it: which this is */
 };
 
 /* Writes dir/step-%08d from tensors of one rank; then removes all but the newest `keep` checkpoints up to this step
@@ -163,7 +171,7 @@ struct fo_ckpt_content {
 FO_CHECKED fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta,
 				  int keep);
 
-/* The same by all ranks of content.mesh together. Each makes a writer of the same checkpoint over its own rows; then
+/* The same by several ranks together, which have tensors of the same names and whole shapes. Each makes a writer of the same checkpoint over its own rectangles; then
  *
  *   rank 0: fo_ckpt_writer_begin     the folder under another name, texts, headers
  *   all:    fo_ckpt_writer_rows      their rows, flushed

@@ -5,6 +5,12 @@
 
 #include "ckpt/ckpt.h"
 
+/* ---- words.c ---- */
+
+/* The sum of the words of `elements` elements, which lie one behind the other and begin with the tensor's element
+ * number `first`; `at` is the byte of the file where the tensor begins. */
+uint64_t fo_st_words_sum(const void *data, size_t element_bytes, int64_t elements, int64_t first, int64_t at);
+
 /* ---- shards.c: the tensors of a folder, in one file or in several with an index ---- */
 
 /* Formats of file names, of a stem ("model"): one file; the index of several; of several the i-th of n. */
@@ -39,7 +45,8 @@ void fo_st_set_close(struct fo_st_set *f);
 struct fo_ckpt_sum {
 	const char *file;
 	int64_t bytes;
-	uint64_t hash, rows; /* of the whole file; of its header and rows (fo_st_sum): one of them, the other is 0 */
+	/* Of the whole file; of its header and rows; of its header and words (fo_st_sum). One of them, others are 0. */
+	uint64_t hash, rows, words;
 };
 struct fo_ckpt_manifest {
 	struct fo_ckpt_sum *sum;

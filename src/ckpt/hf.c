@@ -37,7 +37,7 @@ static void shape_problem(struct problems *p, const struct fo_st_entry *e, const
 	fo_str_printf(&s, "%s, the model's ", e->ndim ? "" : "a scalar");
 	if (!t->vector)
 		fo_str_printf(&s, "%lld x ", (long long)fo_st_whole(t));
-	fo_str_printf(&s, "%lld", (long long)t->cols);
+	fo_str_printf(&s, "%lld", (long long)fo_st_wide(t));
 	problem(p, SHAPE, t->name, s.data);
 	fo_str_fini(&s);
 }

@@ -1,8 +1,8 @@
 /* safetensors: 8 bytes little-endian header length, a JSON header, raw data. */
-#include "ckpt/ckpt.h"
 #include "base/count.h"
 #include "base/schema.h"
 #include "base/retry.h"
+#include "ckpt/ckpt_int.h"
 #include "kernel/kernel.h"
 #include "kernel/round.h"
 
@@ -86,7 +86,10 @@ static fo_status by_parts(const struct fo_st_tensor *t, bool writes, part_fn *fn
 #define PUT_BYTES ((int64_t)1 << 20)
 
 static size_t row_bytes(const struct fo_st_tensor *t) { return (size_t)t->cols * fo_dtype_bytes(t->dtype); }
-int64_t fo_st_bytes(const struct fo_st_tensor *t) { return fo_st_whole(t) * (int64_t)row_bytes(t); }
+int64_t fo_st_bytes(const struct fo_st_tensor *t)
+{
+	return fo_st_whole(t) * fo_st_wide(t) * (int64_t)fo_dtype_bytes(t->dtype);
+}
 
 void fo_st_header(struct fo_str *out, const struct fo_st_tensor *t, size_t n, const char *metadata_json)
 {
@@ -102,7 +105,7 @@ void fo_st_header(struct fo_str *out, const struct fo_st_tensor *t, size_t n, co
 		fo_json_array(&j, "shape");
 		if (!t[i].vector)
 			fo_json_int(&j, NULL, fo_st_whole(&t[i]));
-		fo_json_int(&j, NULL, t[i].cols);
+		fo_json_int(&j, NULL, fo_st_wide(&t[i]));
 		fo_json_close(&j);
 		fo_json_array(&j, "data_offsets");
 		fo_json_int(&j, NULL, (int64_t)at);
@@ -139,65 +142,48 @@ fo_status fo_st_put_header(int fd, const char *path, const struct fo_str *head)
 struct sink {
 	int fd;
 	const char *path;
-	int64_t at;   /* where the first of the rows that are put lies in the file */
-	int64_t cols; /* of whole rows */
+	int64_t at;       /* where the tensor begins in the file */
+	int64_t row, col; /* in the whole tensor: of what is put */
 	uint64_t sum;
-	XXH3_state_t *part; /* of a row that comes in several parts */
+	int64_t next; /* where the file's offset is */
 };
 
-static fo_status put(struct sink *s, const void *bytes, size_t n)
+static fo_status put(struct sink *s, int64_t to, const void *bytes, size_t n)
 {
+	if (s->next != to && lseek(s->fd, to, SEEK_SET) != to)
+		return fo_fs_refuse("write", s->path, errno);
 	int error = fo_write_all(s->fd, bytes, n, NULL);
+	s->next = to + (int64_t)n;
 	return error ? fo_fs_refuse("write", s->path, error) : FO_OK;
 }
 
-static fo_status put_rows(struct sink *s, const struct fo_st_tensor *t, int64_t row)
-{
-	const size_t bytes = row_bytes(t);
-	const int64_t many = fo_max(1, PUT_BYTES / (int64_t)(bytes + 1));
-	for (int64_t r = 0; r < t->rows; r += many) {
-		int64_t end = fo_min(r + many, t->rows);
-		for (int64_t i = r; i < end; i++)
-			s->sum += XXH3_64bits_withSeed(element(t->data, t, i, 0), bytes,
-						       (uint64_t)(s->at + (row + i) * (int64_t)bytes));
-		if (t->ld == t->cols)
-			FO_TRY(put(s, element(t->data, t, r, 0), (size_t)(end - r) * bytes));
-		for (int64_t i = r; t->ld != t->cols && i < end; i++)
-			FO_TRY(put(s, element(t->data, t, i, 0), bytes));
-	}
-	return FO_OK;
-}
-
+/* Rows, or a part of one, which begin at (row, col) of what is put. What lies one behind the other in memory and in the
+ * file is put at once. */
 static fo_status put_part(void *ctx, const struct fo_st_tensor *t, int64_t row, int64_t col)
 {
 	struct sink *s = ctx;
-	const size_t bytes = row_bytes(t);
-	if (t->cols == s->cols)
-		return put_rows(s, t, row);
-	if (!col)
-		XXH3_64bits_reset_withSeed(s->part,
-					   (uint64_t)(s->at + row * s->cols * (int64_t)fo_dtype_bytes(t->dtype)));
-	XXH3_64bits_update(s->part, t->data, bytes);
-	if (col + t->cols == s->cols)
-		s->sum += XXH3_64bits_digest(s->part);
-	return put(s, t->data, bytes);
+	const int64_t wide = fo_st_wide(t), bytes = (int64_t)row_bytes(t), size = (int64_t)fo_dtype_bytes(t->dtype);
+	const int64_t step = t->cols == wide && t->ld == wide ? fo_max(1, PUT_BYTES / (bytes + 1)) : 1;
+	for (int64_t r = 0; r < t->rows; r += step) {
+		const int64_t rows = fo_min(step, t->rows - r), first = (s->row + row + r) * wide + s->col + col;
+		const void *from = element(t->data, t, r, 0);
+		s->sum += fo_st_words_sum(from, (size_t)size, rows * t->cols, first, s->at);
+		FO_TRY(put(s, s->at + first * size, from, (size_t)(rows * bytes)));
+	}
+	return FO_OK;
 }
 
 fo_status fo_st_put(int fd, const char *path, const struct fo_st_tensor *t, int64_t from, int64_t rows, int64_t at,
 		    uint64_t *sum)
 {
 	struct fo_st_tensor some = *t;
-	struct sink s = { .fd = fd, .path = path, .cols = t->cols };
+	struct sink s = { .fd = fd, .path = path, .at = at, .row = t->row + from, .col = t->col, .next = -1 };
 	if (!rows)
 		return FO_OK;
-	s.at = at + (t->row + from) * (int64_t)row_bytes(t);
 	some.rows = rows;
+	some.wide = fo_st_wide(t); /* a part of a row is not a narrower tensor */
 	some.data = element(t->data, t, from, 0);
-	if (lseek(fd, s.at, SEEK_SET) != s.at)
-		return fo_fs_refuse("write", path, errno);
-	s.part = XXH3_createState();
 	fo_status st = by_parts(&some, false, put_part, &s);
-	XXH3_freeState(s.part);
 	*sum += s.sum;
 	return st;
 }
@@ -361,8 +347,20 @@ void fo_st_close(struct fo_st_file *f)
 
 struct summing {
 	const struct fo_st_file *f;
+	bool rows;
 	uint64_t sum;
 };
+
+static uint64_t rows_sum(const unsigned char *data, const struct fo_st_entry *e, size_t head)
+{
+	size_t row = e->end - e->begin;
+	uint64_t sum = 0;
+	if (e->ndim > 1 && row)
+		row /= (size_t)e->shape[0];
+	for (size_t at = e->begin; at < e->end; at += row)
+		sum += XXH3_64bits_withSeed(data + at, row, head + at);
+	return sum;
+}
 
 static fo_status sum_mapped(void *ctx)
 {
@@ -372,18 +370,17 @@ static fo_status sum_mapped(void *ctx)
 	s->sum = XXH3_64bits(f->map.data, head);
 	for (size_t i = 0; i < f->n; i++) {
 		const struct fo_st_entry *e = &f->entry[i];
-		size_t row = e->end - e->begin;
-		if (e->ndim > 1 && row)
-			row /= (size_t)e->shape[0];
-		for (size_t at = e->begin; at < e->end; at += row)
-			s->sum += XXH3_64bits_withSeed(f->data + at, row, head + at);
+		const size_t size = type_bytes(e->dtype);
+		s->sum += s->rows ? rows_sum(f->data, e, head)
+				  : fo_st_words_sum(f->data + e->begin, size, (int64_t)((e->end - e->begin) / size), 0,
+						    (int64_t)(head + e->begin));
 	}
 	return FO_OK;
 }
 
-fo_status fo_st_sum(const struct fo_st_file *f, uint64_t *sum)
+fo_status fo_st_sum(const struct fo_st_file *f, bool rows, uint64_t *sum)
 {
-	struct summing s = { .f = f };
+	struct summing s = { .f = f, .rows = rows };
 	fo_status st = fo_map_guard(sum_mapped, &s);
 	*sum = s.sum;
 	return st;
@@ -450,8 +447,8 @@ static void store_element(unsigned char *p, int dtype, double d)
 
 bool fo_st_fits(const struct fo_st_entry *e, const struct fo_st_tensor *t)
 {
-	return t->vector ? e->ndim == 1 && e->shape[0] == t->cols
-			 : e->ndim == 2 && e->shape[0] == fo_st_whole(t) && e->shape[1] == t->cols;
+	return t->vector ? e->ndim == 1 && e->shape[0] == fo_st_wide(t)
+			 : e->ndim == 2 && e->shape[0] == fo_st_whole(t) && e->shape[1] == fo_st_wide(t);
 }
 
 /* enum fo_dtype, or F16; -1: a type that no tensor of ours takes. */
@@ -524,13 +521,14 @@ fo_status fo_st_copy_entry(const struct fo_st_file *f, const char *path, const s
 {
 	if (!fo_st_fits(e, t))
 		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' has another shape than the model's %lld x %lld", path,
-			       t->name, (long long)fo_st_whole(t), (long long)t->cols);
+			       t->name, (long long)fo_st_whole(t), (long long)fo_st_wide(t));
 	int from = element_type(e);
 	if (from < 0 || (from != t->dtype && (is_integer(from) || is_integer(t->dtype))))
 		return fo_fail(FO_EFORMAT, "'%s': tensor '%s' is %s, expected F32, BF16, F16 or F64", path, t->name,
 			       e->dtype);
-	const size_t skipped = (size_t)(t->row * t->cols) * from_bytes(from);
-	return by_parts(t, true, copy_part, &(struct copying){ NULL, f->data + e->begin + skipped, t->cols, from });
+	const int64_t wide = fo_st_wide(t);
+	const size_t skipped = (size_t)(t->row * wide + t->col) * from_bytes(from);
+	return by_parts(t, true, copy_part, &(struct copying){ NULL, f->data + e->begin + skipped, wide, from });
 }
 
 fo_status fo_st_copy(const struct fo_st_file *f, const char *path, const struct fo_st_tensor *t)

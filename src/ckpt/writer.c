@@ -2,7 +2,7 @@
  *
  * The files follow from the tensors' names, types, whole shapes and layers and from a bound on a file's size, never
  * from the ranks. Who writes which rows is said by one rule (`own_rows`), so that every rank knows its part without
- * asking: of rows that a shard group shares the ranks that hold the same ones take turns, of others all ranks. */
+ * asking: ranks that have the same rectangle of a tensor divide its rows. */
 #define _GNU_SOURCE /* renameat2 */
 #include "base/count.h"
 #include "base/retry.h"
@@ -241,28 +241,26 @@ fo_status fo_ckpt_writer_begin(struct fo_ckpt_writer *w)
 
 /* A rank writes a part of the rows that it holds. index: the tensor's place, so that a tensor of one row is not always
  * the same rank's. */
-static int64_t own_rows(const struct fo_mesh *m, const struct fo_st_tensor *t, size_t index, int64_t *from)
+static int64_t own_rows(const struct fo_st_tensor *t, size_t index, int64_t *from)
 {
-	int32_t place, ranks = fo_mesh_group(m, t->shared ? FO_GROUP_REPLICATE : FO_GROUP_DATA, &place, NULL);
-	place = (int32_t)(((size_t)place + index) % (size_t)ranks);
-	return fo_mesh_part(t->rows, place, ranks, from);
+	const int32_t ranks = t->copies ? t->copies : 1;
+	return fo_mesh_part(t->rows, (int32_t)(((size_t)t->copy + index) % (size_t)ranks), ranks, from);
 }
 
 static fo_status write_shard(struct fo_ckpt_writer *w, const struct set *s, const struct shard *f, uint64_t *sum)
 {
-	const struct fo_mesh *m = &w->content->mesh;
 	const char *path = fo_arena_printf(&w->arena, "%s/%s", w->tmp, f->name);
 	int64_t at = fo_st_header_bytes(&f->head), from, mine = 0;
 	for (size_t k = 0; k < f->n; k++)
-		mine += own_rows(m, &f->t[k], (size_t)(&f->t[k] - s->t), &from);
-	if (!mine && m->rank)
+		mine += own_rows(&f->t[k], (size_t)(&f->t[k] - s->t), &from);
+	if (!mine && w->content->rank)
 		return FO_OK;
 	int fd = fo_open(path, O_WRONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return fo_fs_refuse("open", path, errno);
 	fo_status st = FO_OK;
 	for (size_t k = 0; k < f->n && st == FO_OK; k++) {
-		int64_t rows = own_rows(m, &f->t[k], (size_t)(&f->t[k] - s->t), &from);
+		int64_t rows = own_rows(&f->t[k], (size_t)(&f->t[k] - s->t), &from);
 		st = fo_st_put(fd, path, &f->t[k], from, rows, at, sum);
 		at += fo_st_bytes(&f->t[k]);
 	}
@@ -279,7 +277,7 @@ fo_status fo_ckpt_writer_rows(struct fo_ckpt_writer *w)
 	for (int k = 0; k < SETS; k++)
 		for (int i = 0; i < w->set[k].shards; i++, sum++) {
 			const struct shard *f = &w->set[k].shard[i];
-			*sum = w->content->mesh.rank ? 0 : fo_st_header_sum(&f->head);
+			*sum = w->content->rank ? 0 : fo_st_header_sum(&f->head);
 			FO_TRY(write_shard(w, &w->set[k], f, sum));
 		}
 	return FO_OK;
@@ -299,7 +297,7 @@ static fo_status write_manifest(struct fo_ckpt_writer *w)
 			const struct shard *f = &w->set[k].shard[i];
 			m.sum[m.files++] = (struct fo_ckpt_sum){ .file = f->name,
 								 .bytes = f->bytes,
-								 .rows = w->sum[at] };
+								 .words = w->sum[at] };
 		}
 	const char *text = fo_ckpt_record_text(a, &fo_ckpt_manifest_schema, &m);
 	return fo_fs_write_new(fo_arena_printf(a, "%s/manifest.json", w->tmp), text, strlen(text));

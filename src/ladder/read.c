@@ -184,7 +184,7 @@ static void predict(struct fo_ladder_rung *g, struct rung_read *v, const struct 
 	/* mfu_document counts 12 L H Q FLOP per pair more than mfu_6n (docs/metrics.md). */
 	double pairs = (mean(v->flop[FO_LADDER_MFU_DOCUMENT], v->n) - mean(v->flop[FO_LADDER_MFU_6N], v->n)) /
 		       (12.0 * (double)(m->layers * m->heads * m->head_dim)) / (double)r->program.run.micro_batches /
-		       r->program.ranks;
+		       fo_mesh_data(&r->program.run.mesh);
 	pairs = isfinite(pairs) && pairs > 0 ? pairs : -1;
 	if (r->program.ranks > 1) {
 		predict_ranks(g, r, rates, pairs);
@@ -343,7 +343,7 @@ static void describe(struct fo_ladder *l, const struct fo_record *r)
 	l->params = fo_model_params(&p->model).total;
 	l->flop_per_token = fo_model_flop_per_token(&p->model, p->run.seq).mfu;
 	l->seq = p->run.seq;
-	l->tokens_per_step = p->tokens * p->ranks * p->run.micro_batches;
+	l->tokens_per_step = p->run.rows * p->run.seq * fo_mesh_data(&p->run.mesh) * p->run.micro_batches;
 	l->isa = fo_arena_strdup(&l->arena, r->isa);
 	l->device = fo_arena_strdup(&l->arena, r->starts ? r->start[r->starts - 1].device : "");
 	l->started = fo_arena_strdup(&l->arena, r->started);

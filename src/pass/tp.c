@@ -42,9 +42,8 @@ fo_status fo_pass_tp_legal(const struct fo_program *p)
 		return fo_fail(FO_EARG, "tp is 1 (replicated) or 2 (sequence), not %lld", (long long)tp);
 	if (ranks < 2)
 		return FO_OK;
-	if (p->run.mode != FO_MODE_TRAIN)
-		return fo_fail(FO_EARG,
-			       "ranks of a tp group train together so far; they do not evaluate or write text");
+	if (p->run.mode != FO_MODE_TRAIN && p->run.mode != FO_MODE_EVAL)
+		return fo_fail(FO_EARG, "ranks of a tp group train and evaluate together; they do not write text");
 	if (p->run.pass.fp8)
 		return fo_hint(fo_fail(FO_EARG, "fp8 scales would be of one rank's part of a tensor"),
 			       "pass.fp8=off trains on ranks of a tp group");
@@ -330,6 +329,8 @@ static void divide_norm(struct tp *t)
 					p->block[b].op[i].arg[k].buf = (int16_t)all;
 					reader = b;
 				}
+	if (own < 0)
+		return; /* evaluation */
 	fo_edit_put_before(p, fo_pass_ddp_norm(p, "step.tp", FO_GROUP_TP, own, sums, all), reader);
 }
 

@@ -60,6 +60,16 @@ int64_t fo_mesh_part(int64_t n, int32_t place, int32_t ranks, int64_t *begin)
 	return n * (place + 1) / ranks - *begin;
 }
 
+int32_t fo_buffer_holders(const struct fo_mesh *m, const struct fo_buffer *b, int32_t *place)
+{
+	const bool divided = b->tp == FO_TP_ROWS || b->tp == FO_TP_COLS;
+	int32_t same, in_tp;
+	const int32_t ranks = fo_mesh_group(m, b->whole ? FO_GROUP_REPLICATE : FO_GROUP_DATA, &same, NULL);
+	const int32_t tp = fo_mesh_group(m, FO_GROUP_TP, &in_tp, NULL);
+	*place = divided ? same : same * tp + in_tp;
+	return divided ? ranks : ranks * tp;
+}
+
 /* ---- tensor parallel ---- */
 
 struct shared {

@@ -234,6 +234,8 @@ struct fo_buffer {
 	/* Where ranks share it: `rows` are rows row0 and on of a buffer of `whole` rows; whole 0: it is whole. */
 	int64_t row0, whole;
 };
+/* Ranks of m that have the same part of a buffer that persists; *place: which of them this one is. */
+int32_t fo_buffer_holders(const struct fo_mesh *m, const struct fo_buffer *b, int32_t *place);
 static inline int64_t fo_buffer_whole(const struct fo_buffer *b) { return b->whole ? b->whole : b->rows; }
 enum { FO_PARAM_BUFFERS = 5 }; /* of a parameter: weight, master, m, v, gradient */
 #define FO_INIT_ONES 0.0

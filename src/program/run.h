@@ -42,8 +42,8 @@ struct fo_run {
 	int packing; /* 0 packed, 1 padded, 2 bestfit: enum fo_packing */
 	const char *dir;
 	int64_t seed, steps, rows, micro_batches, threads;
-	int64_t ranks; /* shard x replicate, which share the rows of each micro-batch, x tp */
-	int64_t shard, replicate, tp;
+	int64_t ranks; /* shard x replicate, which share the rows of each micro-batch, x cp x tp */
+	int64_t shard, replicate, cp, tp;
 	bool tp_sequence;
 	double link_gbps;      /* of ranks in one process: Gbit/s that each receives; 0: as fast as memory */
 	double link_us;        /* the same: of each call, once all its ranks are there */

@@ -779,7 +779,8 @@ static void say_what_it_is(struct page *p)
 			p->d, "%s: %lld layer%s, hidden %lld; %lld x %lld rows of %lld tokens per step, %s",
 			*g->model.name ? g->model.name : "custom", (long long)g->model.layers,
 			fo_doc_plural(g->model.layers), (long long)g->model.hidden, (long long)g->run.micro_batches,
-			(long long)(g->run.rows * g->ranks), (long long)g->run.seq, fo_numerics_name[g->run.precision]);
+			(long long)(g->run.rows * fo_mesh_data(&g->run.mesh)), (long long)g->run.seq,
+			fo_numerics_name[g->run.precision]);
 	fo_doc_title(p->d, "Run %s", r->dir);
 	fo_doc_lead(p->d, "%s%s%s", model, *model && *begun ? "; " : "", begun);
 	fo_doc_footer(p->d, "flatout report %s. Figures are defined in docs/metrics.md.", r->dir);

@@ -183,10 +183,11 @@ struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double p
 	const struct fo_model *m = &p->model;
 	struct fo_flop f = fo_model_flop_per_token(m, p->run.seq);
 	struct fo_mfu mfu = fo_mfu_of_tokens(&f, tokens, seconds, peak_flop_s);
-	double rate = 1 / (seconds * peak_flop_s), ranks = p->ranks, mbs = (double)p->run.micro_batches;
+	double rate = 1 / (seconds * peak_flop_s);
+	double sets = (double)p->run.micro_batches * fo_mesh_data(&p->run.mesh); /* of rows: a tp group has one */
 	/* Unmasked attention costs 12 H Q L per pair forward and backward (docs/metrics.md). */
 	double pair_flop = 12.0 * (double)m->layers * (double)m->heads * (double)m->head_dim;
 	mfu.mfu_document = (f.mfu_6n * tokens + pair_flop * pairs) * rate;
-	mfu.hfu = fo_program_cost(p, pairs / mbs / ranks).exec * ranks * rate; /* ranks do alike */
+	mfu.hfu = fo_program_cost(p, pairs / sets).exec * p->ranks * rate; /* ranks do alike */
 	return mfu;
 }

@@ -52,15 +52,15 @@ struct fo_store_tensor {
 	int64_t rows, cols, ld; /* ld: row length in elements */
 	/* Where ranks share it: these are rows `row` and on of the tensor's `whole`, perhaps none; else 0 and all. */
 	int64_t row, whole;
-	bool shared;
 	int64_t col, whole_cols; /* and of its columns those from `col` on (pass tp) */
+	int32_t copies, copy;    /* ranks that have this rectangle, and which of them this is */
 	uint8_t dtype;
 	void *data; /* the rectangle's first element; NULL: no row is here */
 };
 /* The parameter's Hugging Face name with the layer's number filled in. */
 void fo_param_name(const struct fo_param *pr, int layer, char *out, size_t size);
 /* Visits each logical tensor of each layer, the same ones in the same order on every rank; of those that ranks
- * share the rows that are here. Then the state of kind 4. */
+ * share the rectangle that is here. Then the state of kind 4. */
 typedef fo_status fo_store_visit_fn(void *ctx, const struct fo_store_tensor *t);
 FO_CHECKED fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_store_visit_fn *fn, void *ctx);
 

@@ -238,7 +238,8 @@ static fo_status continue_prompt(struct fo_setup *s, struct fo_generator *g, str
 	return st;
 }
 
-/* A store of all weights for as long as the sample takes, where ranks share them; else *out NULL: rank 0's has all. */
+/* A store of all weights for as long as the sample takes, where ranks share or divide them; else *out NULL: rank 0's
+ * has all. */
 static fo_status whole_weights(struct fo_setup *s, struct fo_store **out)
 {
 	const struct fo_program *p = &s->step.program;
@@ -250,10 +251,10 @@ static fo_status whole_weights(struct fo_setup *s, struct fo_store **out)
 				   .context = s->run->seq,
 				   .pass = p->run.pass };
 	struct fo_program one;
-	bool shared = false;
+	bool parts = false;
 	for (int i = 0; i < p->nbuf; i++)
-		shared |= p->buf[i].home == FO_HOME_PARAM && p->buf[i].whole;
-	if (!shared)
+		parts |= p->buf[i].home == FO_HOME_PARAM && (p->buf[i].whole || p->buf[i].tp);
+	if (!parts)
 		return FO_OK;
 	FO_TRY(fo_pass_build(&one, &s->step.model, &low));
 	fo_status st = fo_store_new(out, &one);

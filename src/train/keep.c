@@ -68,7 +68,7 @@ static void make_writer(struct fo_keep *p, const char *dir, const struct fo_ckpt
 	const struct fo_tensors *t = beside ? &p->copied : &p->tensors;
 	fo_keep_drop(p);
 	p->content = *content;
-	p->content.mesh = p->program->run.mesh;
+	p->content.rank = p->program->run.mesh.rank;
 	p->content.weight = t->weight;
 	p->content.weights = t->weights;
 	p->content.state = t->state;
@@ -266,7 +266,7 @@ static fo_status end_rows(struct fo_keep *p, bool add)
 
 /* ---- lending weights ---- */
 
-/* The rows of a tensor, one behind the other. */
+/* The rows of a rectangle, one behind the other. */
 static void pack(const struct fo_st_tensor *t, unsigned char *bytes, bool out)
 {
 	const size_t row = (size_t)t->cols * fo_dtype_bytes(t->dtype);
@@ -295,56 +295,73 @@ static fo_status travel(struct fo_comm *world, enum fo_comm_kind kind, int peer,
 	return st;
 }
 
-/* How many rows of each weight each rank has, rank after rank: those of a weight lie in the ranks' order. */
-static fo_status count_rows(const struct fo_keep *p, int32_t **out)
+/* What a rank has of a weight, as numbers that travel. */
+enum { ROW, ROWS, COL, COLS, COPY, PLACES };
+
+/* What each rank has of each weight, rank after rank. */
+static fo_status tell_places(const struct fo_keep *p, int32_t **out)
 {
-	const size_t n = p->tensors.weights;
+	const size_t n = p->tensors.weights * PLACES;
 	const int rank = fo_comm_rank(p->world);
-	int32_t *rows = *out = fo_xmalloc((size_t)fo_comm_ranks(p->world) * n * sizeof *rows);
-	for (size_t i = 0; i < n; i++)
-		rows[(size_t)rank * n + i] = (int32_t)p->tensors.weight[i].rows;
-	return fo_comm_call(p->world, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
-							      .from = rows + (size_t)rank * n,
-							      .to = rows,
-							      .n = (int64_t)n,
-							      .dtype = FO_I32 });
+	int32_t *all = *out = fo_xmalloc(((size_t)fo_comm_ranks(p->world) * n + 1) * sizeof *all);
+	int32_t *own = all + (size_t)rank * n;
+	for (size_t i = 0; i < p->tensors.weights; i++) {
+		const struct fo_st_tensor *t = &p->tensors.weight[i];
+		const int64_t place[PLACES] = { t->row, t->rows, t->col, t->cols, t->copy };
+		for (int k = 0; k < PLACES; k++)
+			own[i * PLACES + (size_t)k] = (int32_t)place[k];
+	}
+	return fo_comm_call(
+		p->world,
+		&(struct fo_comm_call){
+			.kind = FO_COMM_ALL_GATHER, .from = own, .to = all, .n = (int64_t)n, .dtype = FO_I32 });
 }
 
-static void *row_of(const struct fo_st_tensor *t, int64_t row)
+static unsigned char *at(const struct fo_st_tensor *t, int64_t row, int64_t col)
 {
-	return (unsigned char *)t->data + (size_t)(row * t->ld) * fo_dtype_bytes(t->dtype);
+	return (unsigned char *)t->data + (size_t)(row * t->ld + col) * fo_dtype_bytes(t->dtype);
 }
 
-/* Rows of one weight come to rank 0 from the first shard group. */
-static fo_status receive(const struct fo_keep *p, size_t index, const int32_t *rows, const struct fo_st_tensor *whole)
+/* Of ranks that have the same rectangle of a weight the first one gives it. */
+static bool gives(const int32_t *place) { return !place[COPY] && place[ROWS] > 0; }
+
+/* One weight comes to rank 0 from all ranks that give a rectangle of it. */
+static fo_status receive(const struct fo_keep *p, size_t index, const int32_t *places, const struct fo_st_tensor *whole)
 {
 	const struct fo_st_tensor *own = &p->tensors.weight[index];
-	const int shard = own->shared ? fo_mesh_group(&p->program->run.mesh, FO_GROUP_SHARD, NULL, NULL) : 1;
-	const size_t row = (size_t)own->cols * fo_dtype_bytes(own->dtype);
-	for (int64_t r = 0; r < own->rows; r++)
-		memcpy(row_of(whole, own->row + r), row_of(own, r), row);
-	int64_t at = own->rows;
-	for (int r = 1; r < shard; r++) {
+	int64_t elements = 0;
+	for (int r = 0; r < fo_comm_ranks(p->world); r++) {
+		const int32_t *place = places + ((size_t)r * p->tensors.weights + index) * PLACES;
 		struct fo_st_tensor part = *whole;
-		part.rows = rows[(size_t)r * p->tensors.weights + index];
-		if (part.rows < 0 || part.rows > whole->rows - at)
-			return fo_fail(FO_EBUG, "of '%s' rank %d has %lld rows where %lld are left", own->name, r,
-				       (long long)part.rows, (long long)(whole->rows - at));
-		part.data = row_of(whole, at);
-		at += part.rows;
-		if (part.rows)
+		if (!gives(place))
+			continue;
+		if (place[ROW] < 0 || place[ROWS] > whole->rows - place[ROW] || place[COL] < 0 || place[COLS] < 0 ||
+		    place[COLS] > whole->cols - place[COL])
+			return fo_fail(FO_EBUG,
+				       "of '%s' rank %d has %d x %d elements from (%d, %d) on, which is more than "
+				       "%lld x %lld",
+				       own->name, r, place[ROWS], place[COLS], place[ROW], place[COL],
+				       (long long)whole->rows, (long long)whole->cols);
+		part.rows = place[ROWS];
+		part.cols = place[COLS];
+		part.data = at(whole, place[ROW], place[COL]);
+		elements += part.rows * part.cols;
+		if (r)
 			FO_TRY(travel(p->world, FO_COMM_RECV, r, &part));
+		for (int64_t i = 0; !r && i < part.rows; i++)
+			memcpy(at(&part, i, 0), at(own, i, 0), (size_t)part.cols * fo_dtype_bytes(own->dtype));
 	}
-	return at == whole->rows ? FO_OK
-				 : fo_fail(FO_EBUG, "of '%s' ranks have %lld rows, not %lld", own->name, (long long)at,
-					   (long long)whole->rows);
+	return elements == whole->rows * whole->cols
+		       ? FO_OK
+		       : fo_fail(FO_EBUG, "of '%s' ranks have %lld elements, not %lld", own->name, (long long)elements,
+				 (long long)(whole->rows * whole->cols));
 }
 
 static const struct fo_st_tensor *find(const struct fo_tensors *t, const struct fo_st_tensor *like)
 {
 	for (size_t i = 0; i < t->weights; i++)
 		if (!strcmp(t->weight[i].name, like->name) && t->weight[i].dtype == like->dtype &&
-		    t->weight[i].rows == fo_st_whole(like) && t->weight[i].cols == like->cols)
+		    t->weight[i].rows == fo_st_whole(like) && t->weight[i].cols == fo_st_wide(like))
 			return &t->weight[i];
 	return NULL;
 }
@@ -352,30 +369,29 @@ static const struct fo_st_tensor *find(const struct fo_tensors *t, const struct 
 fo_status fo_keep_lend(struct fo_keep *p, struct fo_store *to, const struct fo_program *of)
 {
 	struct fo_tensors whole = { 0 };
-	int32_t *rows = NULL;
+	int32_t *places = NULL;
 	fo_status st = fo_store_tensors(to, of, &whole);
 	if (st == FO_OK)
-		st = count_rows(p, &rows);
+		st = tell_places(p, &places);
 	for (size_t i = 0; i < p->tensors.weights && st == FO_OK; i++) {
 		const struct fo_st_tensor *t = find(&whole, &p->tensors.weight[i]);
-		st = t ? receive(p, i, rows, t)
+		st = t ? receive(p, i, places, t)
 		       : fo_fail(FO_EBUG, "a store of one rank has no '%s' as ranks have it",
 				 p->tensors.weight[i].name);
 	}
-	free(rows);
+	free(places);
 	fo_tensors_fini(&whole);
 	return st;
 }
 
 static fo_status lend(const struct fo_keep *p)
 {
-	const int shard = fo_mesh_group(&p->program->run.mesh, FO_GROUP_SHARD, NULL, NULL);
-	int32_t *rows = NULL;
-	fo_status st = count_rows(p, &rows);
-	free(rows);
+	int32_t *places = NULL;
+	fo_status st = tell_places(p, &places);
+	free(places);
 	for (size_t i = 0; i < p->tensors.weights && st == FO_OK; i++) {
 		const struct fo_st_tensor *t = &p->tensors.weight[i];
-		if (t->shared && t->rows && p->program->run.mesh.rank < shard)
+		if (!t->copy && t->rows)
 			st = travel(p->world, FO_COMM_SEND, 0, t);
 	}
 	return st;

@@ -11,10 +11,12 @@ static fo_status build(struct fo_member *m, const void *bytes, size_t n, struct 
 	const struct fo_task_build *t = bytes;
 	struct fo_lowering low = t->run;
 	low.mesh.rank = m->number;
-	m->ports.rank = m->number;
-	m->ports.ranks = m->ranks;
-	m->eval_ports.rank = m->number;
-	m->eval_ports.ranks = m->ranks;
+	m->ports.ranks = (int)fo_mesh_data(&low.mesh);
+	m->ports.rank = (int)fo_mesh_set(&low.mesh);
+	m->eval_ports.ranks = m->ports.ranks;
+	m->eval_ports.rank = m->ports.rank;
+	fo_ports_own_tokens(&m->ports, &low);
+	fo_ports_own_tokens(&m->eval_ports, &low);
 	FO_TRY(fo_pass_build(&m->program, &t->model, &low));
 	if (t->eval.seq) {
 		low = t->eval;

@@ -123,6 +123,12 @@ fo_status fo_member_data(struct fo_member *m, const void *bytes, size_t n, struc
 	return open_shard(&m->shard, bytes);
 }
 
+static void take_own_rows(const struct fo_program *p, struct fo_batch_shape *shape)
+{
+	shape->own_rows = p->run.rows;
+	shape->first_row = fo_mesh_set(&p->run.mesh) * shape->own_rows;
+}
+
 fo_status fo_member_loader(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)
 {
 	const struct fo_task_loader *t = bytes;
@@ -131,8 +137,7 @@ fo_status fo_member_loader(struct fo_member *m, const void *bytes, size_t n, str
 	(void)out;
 	fo_loader_close(m->loader);
 	m->loader = NULL;
-	shape.own_rows = m->program.run.rows;
-	shape.first_row = m->number * shape.own_rows;
+	take_own_rows(&m->program, &shape);
 	m->ports.rank = 0; /* the loader has no rows of others */
 	m->ports.ranks = 1;
 	return fo_loader_open(&m->loader, &m->shard, &shape, &t->from, t->pad);
@@ -160,8 +165,7 @@ fo_status fo_member_eval_data(struct fo_member *m, const void *bytes, size_t n, 
 	(void)n;
 	(void)out;
 	FO_TRY(open_shard(&held_out, &t->from));
-	shape.own_rows = shape.rows / m->ranks;
-	shape.first_row = m->number * shape.own_rows;
+	take_own_rows(&m->eval_program, &shape);
 	fo_status st = fo_eval_batches(&m->arena, &held_out, &shape, t->pad, t->batches, &m->eval_batch);
 	fo_shard_close(&held_out);
 	if (st == FO_OK)

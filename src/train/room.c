@@ -129,6 +129,11 @@ static fo_status build_evaluation(struct fo_program *out, const struct fo_run *r
 
 int fo_room_step_ranks_here(const struct fo_room_step *s) { return s->processes ? 1 : (int)s->run->ranks; }
 
+int fo_room_step_rows_here(const struct fo_room_step *s)
+{
+	return s->processes ? 1 : (int)fo_mesh_data(&s->program.run.mesh);
+}
+
 struct fo_memory fo_room_step_memory(const struct fo_room_step *s)
 {
 	struct fo_memory m = fo_exec_memory(s->exec);

@@ -62,6 +62,8 @@ FO_CHECKED fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reser
 FO_CHECKED fo_status fo_room_step_executors(struct fo_room_step *s);
 /* Ranks that this process has the memory and the threads of. */
 int fo_room_step_ranks_here(const struct fo_room_step *s);
+/* Sets of rows that the loader of this process fills in: those of all its ranks, which a tp group shares. */
+int fo_room_step_rows_here(const struct fo_room_step *s);
 /* Memory of the step's executors, of all ranks of this process together. */
 struct fo_memory fo_room_step_memory(const struct fo_room_step *s);
 /* Bytes that the step takes: of the device, or of the host. */

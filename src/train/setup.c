@@ -60,7 +60,8 @@ static bool is_open(struct fo_run *r)
 static void adopt_choices(struct fo_run *r, const struct fo_lowering *of)
 {
 	const int64_t rows = of->rows * fo_mesh_data(&of->mesh); /* of all ranks, which may be others now */
-	if (r->batch_rows && of->seq == r->seq && rows * of->micro_batches == r->batch_rows && rows % r->ranks == 0) {
+	if (r->batch_rows && of->seq == r->seq && rows * of->micro_batches == r->batch_rows &&
+	    rows % (r->ranks / r->tp) == 0) {
 		r->rows = rows;
 		r->micro_batches = of->micro_batches;
 		r->batch_rows = 0;
@@ -183,7 +184,7 @@ fo_status fo_setup_check_weights(struct fo_setup *s)
 struct fo_batch_shape fo_setup_shape(const struct fo_setup *s, const struct fo_program *p)
 {
 	return (struct fo_batch_shape){ .seq = p->run.seq,
-					.rows = p->run.rows * p->ranks, /* of all ranks */
+					.rows = p->run.rows * fo_mesh_data(&p->run.mesh), /* of all ranks */
 					.micro_batches = p->run.micro_batches,
 					.packing = (enum fo_packing)s->run->packing,
 					.window = s->step.model.sliding_window };
@@ -203,7 +204,8 @@ fo_status fo_setup_loader(const struct fo_setup *s, const struct fo_loader_state
 /* Tokens of a batch of evaluation, of all ranks. */
 static int64_t eval_tokens(const struct fo_setup *s)
 {
-	return s->step.eval_program.tokens * s->step.eval_program.ranks;
+	const struct fo_lowering *run = &s->step.eval_program.run;
+	return run->rows * run->seq * fo_mesh_data(&run->mesh);
 }
 
 int64_t fo_setup_loader_bytes(const struct fo_setup *s)
@@ -211,9 +213,9 @@ int64_t fo_setup_loader_bytes(const struct fo_setup *s)
 	enum { TOKEN_BYTES = 16, STEPS = 3 }; /* four int32 each; steps that are alive at once (data.h) */
 	const struct fo_room_step *p = &s->step;
 	struct fo_batch_shape shape = fo_setup_shape(s, &p->program);
-	const int64_t here = fo_room_step_ranks_here(p);
-	int64_t step = p->program.tokens * here * p->program.run.micro_batches * TOKEN_BYTES,
-		eval = p->eval_program.tokens * here * TOKEN_BYTES * s->eval_batches,
+	const int64_t here = fo_room_step_rows_here(p);
+	int64_t step = p->program.run.rows * p->program.run.seq * here * p->program.run.micro_batches * TOKEN_BYTES,
+		eval = p->eval_program.run.rows * p->eval_program.run.seq * here * TOKEN_BYTES * s->eval_batches,
 		order = fo_loader_order_bytes(&s->corpus.train, &shape);
 	return (int64_t)fo_pages_size((size_t)(STEPS * step + order)) + eval +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->exec)->bytes) + fo_team_beside_bytes(p->team) +
@@ -271,8 +273,9 @@ fo_status fo_setup_executors(struct fo_setup *s)
 		p->options.isa = fo_processes_isa(p->processes, p->options.isa);
 	if (s->run->inputs_ahead)
 		p->batch = fo_ports_batch;
-	/* A process's loader has no rows of others. */
-	s->ports.ranks = s->eval_ports.ranks = fo_room_step_ranks_here(p);
+	s->ports.ranks = s->eval_ports.ranks = fo_room_step_rows_here(p);
+	fo_ports_own_tokens(&s->ports, &p->program.run);
+	fo_ports_own_tokens(&s->eval_ports, &p->program.run);
 	p->port = fo_ports_serve;
 	p->ctx = &s->ports;
 	p->eval_ctx = &s->eval_ports;
@@ -301,7 +304,7 @@ void fo_setup_meta(const struct fo_setup *s, struct fo_ckpt_meta *meta)
 				       .loader = { .seed = (uint64_t)r->seed,
 						   .shard_checksum = s->corpus.train.checksum },
 				       .seq = r->seq,
-				       .rows_per_step = p->rows * s->step.program.ranks * p->micro_batches,
+				       .rows_per_step = p->rows * fo_mesh_data(&p->mesh) * p->micro_batches,
 				       .packing = r->packing };
 	if (s->corpus.tokenizer)
 		meta->tokenizer_checksum = fo_tokenizer_checksum(s->corpus.tokenizer);

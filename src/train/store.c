@@ -198,6 +198,7 @@ static fo_status visit_memory(struct fo_store *s, const struct fo_program *p, fo
 						     .whole = b->rows,
 						     .whole_cols = b->cols,
 						     .dtype = b->dtype };
+			t.copies = fo_buffer_holders(&p->run.mesh, b, &t.copy);
 			t.data = fo_store_find(s, b->name, l, NULL);
 			snprintf(t.name, sizeof t.name, "%s.%d", b->name, l);
 			if (t.data)
@@ -228,8 +229,8 @@ fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_stor
 							     .whole = pr->rows,
 							     .col = pr->global_c0,
 							     .whole_cols = pr->cols,
-							     .shared = b->whole != 0,
 							     .dtype = b->dtype };
+				t.copies = fo_buffer_holders(&p->run.mesh, b, &t.copy);
 				if (rows)
 					t.data = data + ((pr->r0 + from - b->row0) * b->cols + pr->c0) *
 								(int64_t)fo_dtype_bytes(b->dtype);

@@ -433,12 +433,6 @@ fo_status fo_train(const struct fo_run *r, const struct fo_train_hooks *h, struc
 {
 	struct fo_session s;
 	*out = (struct fo_train_result){ .val_loss = NAN, .bigram_loss = NAN };
-	if (r->tp > 1)
-		return fo_hint(
-			fo_fail(FO_EUNSUPPORTED,
-				"mesh.tp=%lld: ranks that divide a tensor by columns cannot write checkpoints yet",
-				(long long)r->tp),
-			"'flatout program' shows and checks their programs; mesh.shard and mesh.replicate train");
 	init_session(&s, r, h);
 	fo_status st = open_plan(&s);
 	if (st == FO_OK && !h->dry_run)

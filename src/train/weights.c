@@ -14,7 +14,10 @@ static struct fo_st_tensor tensor_of(const struct fo_store_tensor *s, const char
 				  .ld = s->ld,
 				  .row = s->row,
 				  .whole = s->whole,
-				  .shared = s->shared,
+				  .col = s->col,
+				  .wide = s->whole_cols,
+				  .copies = s->copies,
+				  .copy = s->copy,
 				  .layer = s->layer,
 				  .data = s->data };
 	snprintf(t.name, sizeof t.name, "%s%s", prefix, s->name);
@@ -54,7 +57,7 @@ fo_status fo_store_tensors(struct fo_store *s, const struct fo_program *p, struc
 
 static fo_status add_bytes(void *ctx, const struct fo_store_tensor *t)
 {
-	*(int64_t *)ctx += t->whole * t->cols * (int64_t)fo_dtype_bytes(t->dtype);
+	*(int64_t *)ctx += t->whole * t->whole_cols * (int64_t)fo_dtype_bytes(t->dtype);
 	return FO_OK;
 }
 
@@ -100,9 +103,12 @@ fo_status fo_weights_check(const struct fo_program *p, const char *dir)
 	for (int q = 0; q < p->nparam; q++)
 		for (int layer = 0; layer < fo_store_layers(p, p->param[q].per_layer); layer++) {
 			const struct fo_param *pr = &p->param[q];
-			struct fo_store_tensor t = {
-				.rows = pr->nr, .whole = pr->nr, .cols = pr->nc, .ld = pr->nc, .dtype = FO_F32
-			};
+			struct fo_store_tensor t = { .rows = pr->rows,
+						     .whole = pr->rows,
+						     .cols = pr->cols,
+						     .whole_cols = pr->cols,
+						     .ld = pr->cols,
+						     .dtype = FO_F32 };
 			fo_param_name(pr, layer, t.name, sizeof t.name);
 			FO_TRY(collect(&l, &t));
 		}

@@ -45,7 +45,7 @@ grep -q '^pass tp 1$' tp.txt || wrong "pass.tp-sequence=no does not count"
 refused 2 "mesh.tp=3 does not divide mesh.ranks=4: the nearest that do are 2 and 4" program $wide --ranks=4 --mesh.tp=3
 refused 2 "pass tp: 4 ranks of a tp group cannot share .* key and value heads evenly" program $wide --mesh.tp=4
 refused 2 "3 tp groups cannot share the rows .* 3 or 6 rows, or 2 or 4 tp groups" program $wide --ranks=6 --mesh.tp=2
-refused 3 "mesh.tp=2: ranks that divide a tensor by columns cannot write checkpoints yet" train $wide --mesh.tp=2
+refused 2 "pass tp: fp8 scales" train $wide --mesh.tp=2 --pass.fp8=current
 
 needs_engine
 make_text text
@@ -113,6 +113,47 @@ run 0 train $cut --mesh.shard=4 $once --run.dir=cut3 # the checkpoint before it 
 says "^warning: .*model-00002-of-.*safetensors.*going on from .*step-00000003"
 same_checkpoint cut/$at cut3/$at
 
+# tp groups divide tensors by columns too. Files have one layout: a run goes on with any mesh, and its losses are those of one rank
+# but for rounding.
+near() {
+	losses "$1" >a
+	losses "$2" >b
+	paste a b | awk -v n="$3" '{ d = $1 > $2 ? $1 - $2 : $2 - $1; if (!(d <= 1e-5 * $1)) bad++ } END { exit bad > 0 || NR != n }' ||
+		wrong "'$1' and '$2' have other losses: $(paste a b | tail -n 3)"
+}
+heads="$wide --optim.schedule=constant --run.threads=4 --checkpoint.every=3 --checkpoint.file-size=60kB"
+run 0 train $heads --run.dir=alone --train.steps=12
+run 0 train $heads --run.dir=divided --mesh.tp=2
+[ "$(ls "alone/$(checkpoint . 12)")" = "$(ls divided/$at)" ] || wrong "a tp group has other files"
+run 0 eval divided
+says "^Logged: .* the same"
+run 0 train $heads --run.dir=divided --train.steps=8
+says "^Resume: .*after step 6"
+run 0 train $heads --run.dir=divided --train.steps=10 --mesh.shard=4
+run 0 train $heads --run.dir=divided --train.steps=12 --mesh.tp=2 --mesh.shard=2 --pass.tp-sequence=no --sample.tokens=4
+says "^Resume: .*after step 10" "^Sample: "
+near alone divided 12
+# bf16: the optimizer in backward, a split master, moments that are rounded at random.
+run 0 train $tiny --train.rows=4 --model.heads=4 --model.kv-heads=2 --mesh.tp=2 --ranks=4 --run.dir=tpb --optim.master=split \
+	--optim.moments=bf16 --optim.clip-norm=previous --pass.optimizer-in-backward=yes --sample.tokens=4 --train.steps=3
+run 0 train $tiny --train.rows=4 --model.heads=4 --model.kv-heads=2 --run.dir=tpb --optim.master=split --optim.moments=bf16 \
+	--optim.clip-norm=previous
+says "^Resume: .*after step 3"
+
+# cp groups: ranks have tokens of the same rows. They write the files that one rank writes, and go on with its state.
+run 0 program $heads --ranks=4 --mesh.cp=2 --no-operations --dump=cp.txt
+grep -q '^mesh 2 1 1 2$' cp.txt || wrong "not a mesh of 2 x 1 x 2 x 1"
+grep -q '^pass zero 3$' cp.txt || wrong "a cp group does not share weights"
+refused 2 "mesh.cp=3 does not divide mesh.ranks=4: the nearest that do are 2 and 4" program $heads --ranks=4 --mesh.cp=3
+refused 2 "pass cp: 5 ranks of a cp group cannot share rows of .* tokens evenly" program $heads --mesh.cp=5
+run 0 train $heads --run.dir=ring --train.steps=6 --ranks=4 --mesh.cp=4
+run 0 eval ring
+run 0 train $heads --run.dir=ring --train.steps=9 --mesh.cp=2 --mesh.tp=2
+says "^Resume: .*after step 6"
+run 0 train $heads --run.dir=ring --train.steps=12 --mesh.cp=2 --mesh.shard=2 --pass.zero=2 --sample.tokens=4
+says "^Resume: .*after step 9" "^Sample: "
+near alone ring 12
+
 # In two parts: the same bits; with another mesh, or as one rank: the same losses but for rounding. What a rank shares
 # may change too.
 whole="--optim.schedule=constant --mesh.shard=2 --mesh.replicate=2"
@@ -156,4 +197,6 @@ says "pass.zero=2 keeps whole weights"
 # A value that is not finite: the rank that made it is named.
 refused 1 "on rank [0-3] of 4, .* the first value that is not finite" train $small --run.dir=nan4 --mesh.shard=2 \
 	--mesh.replicate=2 --optim.lr=10 --optim.warmup=0 --optim.clip=0 --optim.eps=0 --train.steps=400
+refused 1 "on rank [0-3] of 4, .* the first value that is not finite" train $wide --run.dir=nan2 --mesh.shard=2 \
+	--mesh.tp=2 --optim.lr=10 --optim.warmup=0 --optim.clip=0 --optim.eps=0 --train.steps=400
 finish

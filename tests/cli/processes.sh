@@ -58,6 +58,16 @@ says "^Resume: .*after step 3"
 run 0 train $small --run.dir=by4 --train.steps=8
 run 0 eval by4
 says "^Logged: .* the same"
+# tp groups: processes and threads leave the same files, asynchronously too, and processes go on with what they left.
+heads="$small --model.heads=4 --model.kv-heads=2 --mesh.tp=2 --checkpoint.every=2 --checkpoint.keep=0"
+run 0 train $heads --run.dir=tp --mesh.shard=2 --run.threads=4
+job 0 4 train $heads --run.dir=bytp --mesh.shard=2
+alike tp bytp 2
+alike tp bytp 6
+job 0 2 train $heads --run.dir=bytp --train.steps=8 --sample.tokens=4
+says "^Resume: .*after step 6" "^Sample: "
+run 0 eval bytp
+says "^Logged: .* the same"
 
 # What cannot be.
 no 2 "mesh.ranks=4, and 2 processes were started" 2 train $small --run.dir=no --ranks=4

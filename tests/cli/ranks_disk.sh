@@ -15,21 +15,26 @@ compare() {
 	esac
 	[ -z "$(find hard -name '.tmp*')" ] || wrong "$1: left over: $(find hard -name '.tmp*' | tr '\n' ' ')"
 }
-how=none
-run 0 train $long --run.dir=whole
-losses whole | sort >then
-[ -s "whole/$last/state.safetensors.index.json" ] || wrong "the checkpoint is not split"
-faulty kill 0 train $long --run.dir=hard
-operations=$(cat count)
-sees_operations
-i=0
-for kind in kill power powerless; do
-	at=$((1 + (i * operations + operations / 2) / 3))
-	i=$((i + 1))
-	rm -rf hard
-	faulty $kind $at train $long --run.dir=hard
-	[ $code = 137 ] || [ $code = 0 ] || wrong "$kind at operation $at: exit $code: $(tail -n 2 err)"
-	goes_on "$kind at operation $at of $operations"
+# Ranks that divide tensors by columns, whose rows they write in parts, then ranks that share rows.
+by_rows="$long"
+for long in "$by_rows --mesh.shard=1 --mesh.tp=2 --model.heads=4 --model.kv-heads=2" "$by_rows"; do
+	how=none
+	rm -rf whole hard
+	run 0 train $long --run.dir=whole
+	losses whole | sort >then
+	[ -s "whole/$last/state.safetensors.index.json" ] || wrong "the checkpoint is not split"
+	faulty kill 0 train $long --run.dir=hard
+	operations=$(cat count)
+	sees_operations
+	i=0
+	for kind in kill power powerless; do
+		at=$((1 + (i * operations + operations / 2) / 3))
+		i=$((i + 1))
+		rm -rf hard
+		faulty $kind $at train $long --run.dir=hard
+		[ $code = 137 ] || [ $code = 0 ] || wrong "$kind at operation $at: exit $code: $(tail -n 2 err)"
+		goes_on "$kind at operation $at of $operations"
+	done
 done
 # A disk that has no room for one write: a warning, the checkpoint before it stays, and training goes on. Among a few
 # operations in a row is one of a rank other than the first.

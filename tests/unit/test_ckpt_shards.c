@@ -18,10 +18,21 @@ static char root[] = "test_ckpt_shards.XXXXXX";
 static uint64_t draws;
 static int64_t draw(int64_t n) { return (int64_t)(fo_rng_u64(11, draws++) % (uint64_t)n); }
 
-/* The tensors of a model as one rank has them, filled at random; `shared` as a shard group may. */
+/* The tensors of a model as one rank has them, filled at random, and how ranks of a mesh may divide each: a shard group
+ * by rows, a tp group by rows or columns. */
+enum { ALIKE, BY_ROWS, BY_COLS };
 struct whole {
 	struct fo_st_tensor t[TENSORS], m[TENSORS]; /* weights; state, of which the last is optional */
 };
+static struct how {
+	bool shared;
+	int tp;
+} how_of(const struct fo_st_tensor *t)
+{
+	const uint64_t by = XXH3_64bits(t->name, strlen(t->name));
+	return (struct how){ .shared = !t->vector && by % 3,
+			     .tp = t->vector ? (by / 3 % 2 ? BY_COLS : ALIKE) : (int)(by / 3 % 3) };
+}
 
 static struct fo_st_tensor tensor(const char *name, int32_t layer, bool vector)
 {
@@ -30,7 +41,6 @@ static struct fo_st_tensor tensor(const char *name, int32_t layer, bool vector)
 	t.cols = 1 + draw(40);
 	t.ld = t.cols;
 	t.dtype = draw(2) ? FO_F32 : FO_BF16;
-	t.shared = !vector && draw(3);
 	const size_t n = (size_t)(t.rows * t.cols) * fo_dtype_bytes(t.dtype);
 	t.data = malloc(n);
 	for (size_t i = 0; i < n; i++)
@@ -64,23 +74,35 @@ static void whole_free(struct whole *w)
 	}
 }
 
-/* The rows that a rank of the mesh has: between columns that are not its own. */
+/* The rectangle that a rank of the mesh has: between columns that are not its own. */
 static void take(struct fo_st_tensor *out, const struct fo_st_tensor *of, const struct fo_mesh *m, bool fill)
 {
-	int32_t place, ranks = fo_mesh_group(m, FO_GROUP_SHARD, &place, NULL);
+	const struct how how = how_of(of);
+	int32_t place, in_tp, copy,
+		ranks = fo_mesh_group(m, FO_GROUP_SHARD, &place, NULL),
+		tp = fo_mesh_group(m, FO_GROUP_TP, &in_tp, NULL),
+		copies = fo_mesh_group(m, how.shared ? FO_GROUP_REPLICATE : FO_GROUP_DATA, &copy, NULL);
 	const size_t size = fo_dtype_bytes(of->dtype);
+	int64_t from;
 	*out = *of;
-	if (of->shared && ranks > 1) {
-		out->whole = of->rows;
-		out->rows = fo_mesh_part(of->rows, place, ranks, &out->row);
-	} else {
-		out->shared = false;
+	out->whole = of->rows;
+	out->wide = of->cols;
+	if (how.tp == BY_ROWS)
+		out->rows = fo_mesh_part(of->rows, in_tp, tp, &out->row);
+	if (how.tp == BY_COLS)
+		out->cols = fo_mesh_part(of->cols, in_tp, tp, &out->col);
+	if (how.shared) {
+		out->rows = fo_mesh_part(out->rows, place, ranks, &from);
+		out->row += from;
 	}
-	out->ld = of->cols + draw(3);
+	out->copies = how.tp == ALIKE ? copies * tp : copies;
+	out->copy = how.tp == ALIKE ? copy * tp + in_tp : copy;
+	out->ld = out->cols + draw(3);
 	out->data = calloc((size_t)(out->rows * out->ld) + 1, size);
 	for (int64_t r = 0; fill && r < out->rows; r++)
 		memcpy((char *)out->data + (size_t)(r * out->ld) * size,
-		       (const char *)of->data + (size_t)((out->row + r) * of->cols) * size, (size_t)of->cols * size);
+		       (const char *)of->data + (size_t)((out->row + r) * of->cols + out->col) * size,
+		       (size_t)out->cols * size);
 }
 
 static void same_rows(const struct fo_st_tensor *got, const struct fo_st_tensor *of)
@@ -88,8 +110,8 @@ static void same_rows(const struct fo_st_tensor *got, const struct fo_st_tensor 
 	const size_t size = fo_dtype_bytes(of->dtype);
 	for (int64_t r = 0; r < got->rows; r++)
 		assert_memory_equal((const char *)got->data + (size_t)(r * got->ld) * size,
-				    (const char *)of->data + (size_t)((got->row + r) * of->cols) * size,
-				    (size_t)of->cols * size);
+				    (const char *)of->data + (size_t)((got->row + r) * of->cols + got->col) * size,
+				    (size_t)got->cols * size);
 }
 
 static void part_new(struct whole *out, const struct whole *of, const struct fo_mesh *m, bool fill)
@@ -123,7 +145,7 @@ static fo_status save(const char *dir, const struct whole *w, struct fo_mesh mes
 						 .state = part[r].m,
 						 .states = TENSORS,
 						 .file_bytes = bound,
-						 .mesh = mesh };
+						 .rank = r };
 		fo_ckpt_writer_new(&writer[r], dir, &c[r], &meta);
 	}
 	must(fo_ckpt_writer_begin(writer[0]));
@@ -193,15 +215,17 @@ static void test_any_mesh(void **state)
 		must(save(one, &w, (struct fo_mesh){ 0 }, bound, -1));
 		must(fo_ckpt_open(folder(&a, one), &meta));
 		for (int i = 0; i < 3; i++) {
-			const struct fo_mesh mesh = { .replicate = 1 + (int32_t)draw(4),
-						      .shard = 1 + (int32_t)draw(9) };
+			const struct fo_mesh mesh = { .replicate = 1 + (int32_t)draw(3),
+						      .shard = 1 + (int32_t)draw(3),
+						      .tp = 1 + (int32_t)draw(4) };
 			must(save(many, &w, mesh, bound, -1));
 			must(fo_ckpt_open(folder(&a, many), &meta));
 			size_t files = same_files(&a, one, many);
 			most = files > most ? files : most;
 			least = files < least ? files : least;
 			read_by(folder(&a, many), &w,
-				(struct fo_mesh){ .replicate = 2, .shard = 1 + (int32_t)draw(9) });
+				(struct fo_mesh){
+					.replicate = 2, .shard = 1 + (int32_t)draw(9), .tp = 1 + (int32_t)draw(5) });
 		}
 		read_by(folder(&a, one), &w, (struct fo_mesh){ 0 });
 		whole_free(&w);
@@ -273,7 +297,7 @@ static void test_flipped(void **state)
 	struct whole w;
 	size_t n;
 	whole_new(&w);
-	must(save(dir, &w, (struct fo_mesh){ .replicate = 2, .shard = 3 }, 4000, -1));
+	must(save(dir, &w, (struct fo_mesh){ .replicate = 2, .shard = 3, .tp = 2 }, 4000, -1));
 	char *path = folder(&a, dir);
 	must(fo_fs_list(&a, path, 1000, &file, &n));
 	assert_true(n > 10);
@@ -315,7 +339,7 @@ static void test_exchanged(void **state)
 	assert_true(sum != other);
 	struct fo_st_file f;
 	must(fo_st_open(&f, file));
-	must(fo_st_sum(&f, &sum));
+	must(fo_st_sum(&f, false, &sum));
 	assert_true(sum == other);
 	fo_st_close(&f);
 	fo_arena_fini(&a);
@@ -354,6 +378,89 @@ static void test_missing(void **state)
 	assert_non_null(strstr(fo_err_text(), "cannot save the checkpoint of step 7: no space"));
 	must(fo_ckpt_open(path, &meta));
 	assert_false(fo_fs_exists(fo_arena_printf(&a, "%s/.tmp-step-%08d", dir, STEP)));
+	whole_free(&w);
+	fo_arena_fini(&a);
+	must(fo_fs_remove_tree(root));
+}
+
+/* SplitMix64 as docs/formats.md has it, made odd. */
+static uint64_t odd(uint64_t x)
+{
+	x = (x + 1) * 0x9e3779b97f4a7c15u;
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return (x ^ x >> 31) | 1;
+}
+
+/* A file's checksum word by word, or row by row, as the documentation says. */
+static uint64_t sum_of(const char *path, bool rows)
+{
+	struct fo_st_file f;
+	must(fo_st_open(&f, path));
+	const size_t head = (size_t)(f.data - f.map.data);
+	uint64_t sum = XXH3_64bits(f.map.data, head);
+	for (size_t i = 0; i < f.n; i++) {
+		const struct fo_st_entry *e = &f.entry[i];
+		const uint64_t word = e->dtype[0] == 'B' ? 2 : 4, n = (e->end - e->begin) / word, at = head + e->begin;
+		const size_t row = (e->end - e->begin) / (size_t)(e->ndim > 1 ? e->shape[0] : 1);
+		for (uint64_t k = 0; !rows && k < n; k++) {
+			uint32_t v = 0;
+			memcpy(&v, f.map.data + at + k * word, word);
+			sum += v * odd(((uint64_t)1 << 63) + k % 512) * odd(at + k / 512 * 512 * word);
+		}
+		for (size_t k = e->begin; rows && k < e->end; k += row)
+			sum += XXH3_64bits_withSeed(f.data + k, row, head + k);
+	}
+	fo_st_close(&f);
+	return sum;
+}
+
+/* The checksums of the documentation; and a manifest of schema 2, which has those of rows, is read. */
+static void test_sums(void **state)
+{
+	(void)state;
+	static const char *const stem[] = { "model", "state" };
+	struct fo_arena a = { 0 };
+	char *dir = fo_arena_printf(&a, "%s/sums", root), *text, want[64];
+	struct fo_ckpt_meta meta;
+	struct whole w;
+	size_t len;
+	whole_new(&w);
+	/* Larger than a block of words, so that blocks differ. */
+	free(w.t[1].data);
+	w.t[1].rows = 70;
+	w.t[1].cols = w.t[1].ld = 90;
+	w.t[1].vector = false;
+	w.t[1].data = calloc(70 * 90, 8);
+	for (int i = 0; i < 70 * 90; i++)
+		((uint16_t *)w.t[1].data)[i] = (uint16_t)fo_rng_u64(13, (uint64_t)i);
+	must(save(dir, &w, (struct fo_mesh){ .shard = 2, .tp = 3 }, 0, -1));
+	char *path = folder(&a, dir), *manifest = fo_arena_printf(&a, "%s/manifest.json", path);
+	must(fo_fs_read(&a, manifest, 1 << 20, &text, &len));
+	for (int i = 0; i < 2; i++) {
+		char *file = fo_arena_printf(&a, "%s/%s.safetensors", path, stem[i]);
+		snprintf(want, sizeof want, "\"words_64\": \"%016llx\"", (unsigned long long)sum_of(file, false));
+		char *at = strstr(text, want);
+		assert_non_null(at);
+		snprintf(want, sizeof want, "%016llx", (unsigned long long)sum_of(file, true));
+		memcpy(at + strlen("\"words_64\": \""), want, 16);
+	}
+	char *old = fo_arena_printf(&a, "%s", text);
+	struct fo_str two = { 0 };
+	for (const char *p = old; *p;) {
+		const bool name = !strncmp(p, "words_64", 8), version = !strncmp(p, "\"schema\": 3", 11);
+		fo_str_printf(&two, "%s", name ? "rows_xxh3_64" : version ? "\"schema\": 2" : "");
+		if (!name && !version)
+			fo_str_printf(&two, "%c", *p);
+		p += name ? 8 : version ? 11 : 1;
+	}
+	must(fo_fs_write_atomic(manifest, two.data, two.len));
+	must(fo_ckpt_open(path, &meta));
+	read_by(path, &w, (struct fo_mesh){ .shard = 2, .tp = 2 });
+	flip(fo_arena_printf(&a, "%s/state.safetensors", path), 8 * 3000 + 3);
+	assert_int_equal(fo_ckpt_open(path, &meta), FO_EFORMAT);
+	assert_non_null(strstr(fo_err_text(), "state.safetensors' is damaged"));
+	fo_str_fini(&two);
 	whole_free(&w);
 	fo_arena_fini(&a);
 	must(fo_fs_remove_tree(root));
@@ -404,6 +511,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_any_mesh),  cmocka_unit_test(test_bound),   cmocka_unit_test(test_flipped),
 		cmocka_unit_test(test_exchanged), cmocka_unit_test(test_missing), cmocka_unit_test(test_old_manifest),
+		cmocka_unit_test(test_sums),
 	};
 	return cmocka_run_group_tests(tests, make_root, NULL);
 }

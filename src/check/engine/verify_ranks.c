@@ -16,8 +16,9 @@ enum { SEQ = 16, MICRO = 2, VOCAB = 64, STEPS = 3, HIDDEN = 32 };
 /* The meshes of a number of ranks: who holds all of what. */
 struct form {
 	const char *name; /* in the name of a group of checks; "": all ranks have all */
-	int shard, zero;
-	bool several; /* shard groups */
+	int cp, tp, shard, zero;
+	enum fo_tp stream; /* of ranks of a tp group */
+	bool several;      /* shard groups, or ranks in them */
 };
 
 /* The steps of `ranks` ranks, and what came of them. */
@@ -28,7 +29,7 @@ struct job {
 	struct fo_team *team;
 	struct fo_keep keep;
 	struct fo_ports ports;
-	struct fo_store *whole; /* of `of`: the weights that ranks share; NULL: store has all */
+	struct fo_store *whole; /* of `of`: the weights that ranks have parts of; NULL: store has all */
 	const struct fo_program *of;
 	double loss[STEPS], norm[STEPS];
 };
@@ -71,7 +72,7 @@ static void close_job(struct job *j)
 	*j = (struct job){ 0 };
 }
 
-/* What ranks share is compared on rank 0: all weights come there. one: a program of one rank. */
+/* What ranks have parts of is compared on rank 0: all weights come there. one: a program of one rank. */
 static fo_status collect(struct job *j, const struct fo_program *one)
 {
 	j->of = one;
@@ -95,23 +96,29 @@ static fo_status run_job(struct job *j, const struct text *text, int ranks, cons
 					.vocab = VOCAB,
 					.norm_eps = 1e-5,
 					.rope = { .theta = 10000 } };
+	const int sets = ranks > 1 ? ranks / form->tp / form->cp : 1; /* of rows */
 	struct fo_lowering low = { .seq = SEQ,
-				   .rows = text->rows / ranks,
+				   .rows = text->rows / sets,
 				   .micro_batches = MICRO,
 				   .precision = precision,
 				   .mode = FO_MODE_TRAIN,
 				   .pass = { .ddp = ranks > 1 } };
 	struct fo_exec_options o = *how;
 	double *h = j->ports.hyper;
-	*j = (struct job){ .ports = { .batch = &text->batch, .ranks = ranks } };
+	*j = (struct job){ .ports = { .batch = &text->batch, .ranks = sets } };
 	o.poison = true;
 	o.timeline_steps = 1;
 	if (ranks > 1) {
-		low.mesh = (struct fo_mesh){ .replicate = ranks / form->shard, .shard = form->shard };
+		low.mesh = (struct fo_mesh){
+			.replicate = sets / form->shard, .shard = form->shard, .cp = form->cp, .tp = form->tp
+		};
+		low.pass.cp = form->cp > 1 ? FO_CP_RING : FO_CP_OFF;
+		low.pass.tp = form->stream;
 		low.pass.zero = form->zero;
 		low.pass.zero_prefetch = form->zero == FO_ZERO_WEIGHTS;
 	}
 	FO_TRY(fo_pass_build(&j->program, &model, &low));
+	fo_ports_own_tokens(&j->ports, &low);
 	if (ranks > 1) {
 		FO_TRY(fo_team_open(&j->team, &j->program, NULL, &o, fo_ports_serve, NULL));
 		o.links = fo_team_links(j->team);
@@ -215,7 +222,7 @@ static fo_status check_precision(struct fo_verify_run *v, const char *group, con
 				 const struct form *form, enum fo_numerics precision, enum fo_isa isa)
 {
 	const int ranks = v->o->ranks;
-	const bool exact = precision == FO_PRECISION_F64;
+	const bool exact = precision == FO_PRECISION_F64, parts = form->zero || form->tp > 1;
 	/* A kernel's bits may depend on its threads: all jobs have one per rank. */
 	const struct fo_exec_options how = { .isa = isa, .threads = 1 };
 	const double bound = exact ? 1e-11 : 0x1p-14; /* of sums in another order, through three steps */
@@ -226,7 +233,7 @@ static fo_status check_precision(struct fo_verify_run *v, const char *group, con
 	FO_TRY_OR(st, run_job(&one, text, 1, form, precision, &how), done);
 	FO_TRY_OR(st, run_job(&many, text, ranks, form, precision, &how), done);
 	FO_TRY_OR(st, run_job(&again, text, ranks, form, precision, &how), done);
-	if (form->shard > 1) {
+	if (parts) {
 		FO_TRY_OR(st, collect(&many, &one.program), done);
 		FO_TRY_OR(st, collect(&again, &one.program), done);
 	}
@@ -234,8 +241,7 @@ static fo_status check_precision(struct fo_verify_run *v, const char *group, con
 	fo_verify_measured(v, group, "gradient norms of 3 steps", against, series(many.norm, one.norm), bound, NULL);
 	FO_TRY_OR(st, compare(&many, &one, &most, name, sizeof name), done);
 	if (exact) /* elsewhere Adam makes much of a rounding where a gradient is near zero */
-		fo_verify_measured(v, group,
-				   form->shard > 1 ? "weights after 3 steps" : "weights and moments after 3 steps",
+		fo_verify_measured(v, group, parts ? "weights after 3 steps" : "weights and moments after 3 steps",
 				   against, most, bound, name);
 	FO_TRY_OR(st, compare(&many, &again, &most, name, sizeof name), done);
 	fo_verify_same_bits(v, group, "the same steps again", "the first run", most == 0);
@@ -261,19 +267,29 @@ static void check_form(struct fo_verify_run *v, const struct text *text, const s
 void fo_verify_ranks(struct fo_verify_run *v)
 {
 	const int ranks = v->o->ranks;
-	const struct form form[] = { { "", 1, FO_ZERO_OFF, false },
-				     { " zero=1", ranks, FO_ZERO_STATE, false },
-				     { " zero=2", ranks, FO_ZERO_GRADIENTS, false },
-				     { " fsdp", ranks, FO_ZERO_WEIGHTS, false },
-				     { " hsdp", 2, FO_ZERO_WEIGHTS, true } };
+	/* Key and value heads of the model are two. */
+	const struct form form[] = {
+		{ "", 1, 1, 1, FO_ZERO_OFF, FO_TP_OFF, false },
+		{ " zero=1", 1, 1, ranks, FO_ZERO_STATE, FO_TP_OFF, false },
+		{ " zero=2", 1, 1, ranks, FO_ZERO_GRADIENTS, FO_TP_OFF, false },
+		{ " fsdp", 1, 1, ranks, FO_ZERO_WEIGHTS, FO_TP_OFF, false },
+		{ " hsdp", 1, 1, 2, FO_ZERO_WEIGHTS, FO_TP_OFF, true },
+		{ " tp=2", 1, 2, 1, FO_ZERO_OFF, FO_TP_SEQUENCE, false },
+		{ " tp=2 tp-sequence=no", 1, 2, 1, FO_ZERO_OFF, FO_TP_REPLICATED, false },
+		{ " tp=2 fsdp", 1, 2, ranks / 2, FO_ZERO_WEIGHTS, FO_TP_SEQUENCE, true },
+		{ " cp=2", 2, 1, 1, FO_ZERO_OFF, FO_TP_OFF, false },
+		{ " cp=4", 4, 1, 1, FO_ZERO_OFF, FO_TP_OFF, false },
+		{ " cp=2 fsdp", 2, 1, ranks / 2, FO_ZERO_WEIGHTS, FO_TP_OFF, false },
+		{ " cp=2 tp=2", 2, 2, 1, FO_ZERO_OFF, FO_TP_SEQUENCE, false },
+	};
 	struct text text;
 	if (ranks < 2)
 		return;
 	make_text(&text, ranks);
 	for (size_t i = 0; i < sizeof form / sizeof *form; i++) {
-		const int shard = form[i].shard;
-		const bool too_many = shard > HIDDEN, /* the narrowest weights have so many rows */
-			none = form[i].several && (ranks % shard || ranks == shard);
+		const int cp = form[i].cp, tp = form[i].tp, shard = form[i].shard;
+		const bool too_many = shard * cp > HIDDEN / tp, /* the narrowest weights have so many rows */
+			none = ranks % (cp * tp * shard) || (form[i].several && (shard == 1 || ranks == shard));
 		if (!too_many && !none)
 			check_form(v, &text, &form[i]);
 	}
