@@ -139,6 +139,20 @@ run 0 train $tiny --train.rows=4 --model.heads=4 --model.kv-heads=2 --run.dir=tp
 	--optim.clip-norm=previous
 says "^Resume: .*after step 3"
 
+# cp groups: ranks have tokens of the same rows. They write the files that one rank writes, and go on with its state.
+run 0 program $heads --ranks=4 --mesh.cp=2 --no-operations --dump=cp.txt
+grep -q '^mesh 2 1 1 2$' cp.txt || wrong "not a mesh of 2 x 1 x 2 x 1"
+grep -q '^pass zero 3$' cp.txt || wrong "a cp group does not share weights"
+refused 2 "mesh.cp=3 does not divide mesh.ranks=4: the nearest that do are 2 and 4" program $heads --ranks=4 --mesh.cp=3
+refused 2 "pass cp: 5 ranks of a cp group cannot share rows of .* tokens evenly" program $heads --mesh.cp=5
+run 0 train $heads --run.dir=ring --train.steps=6 --ranks=4 --mesh.cp=4
+run 0 eval ring
+run 0 train $heads --run.dir=ring --train.steps=9 --mesh.cp=2 --mesh.tp=2
+says "^Resume: .*after step 6"
+run 0 train $heads --run.dir=ring --train.steps=12 --mesh.cp=2 --mesh.shard=2 --pass.zero=2 --sample.tokens=4
+says "^Resume: .*after step 9" "^Sample: "
+near alone ring 12
+
 # In two parts: the same bits; with another mesh, or as one rank: the same losses but for rounding. What a rank shares
 # may change too.
 whole="--optim.schedule=constant --mesh.shard=2 --mesh.replicate=2"
