@@ -37,7 +37,8 @@ struct fo_st_tensor {
 	/* The rectangle that is here, which may have no rows. With `whole` its rows are rows `row` and on of so many in
 	 * the file, with `wide` its columns are columns `col` and on of so many. */
 	int64_t rows, cols, ld, row, whole, col, wide;
-	/* Ranks that have this rectangle, and which of them this is: each writes its part of the rows. 0: one has it. */
+	/* Ranks that have this rectangle, and which of them this is: each writes its part of the rows. 0: one has it.
+	 */
 	int32_t copies, copy;
 	int32_t layer; /* it belongs to this layer, counted from 1; 0: to none */
 	void *data;
@@ -171,7 +172,8 @@ struct fo_ckpt_content {
 FO_CHECKED fo_status fo_ckpt_save(const char *dir, const struct fo_ckpt_content *c, const struct fo_ckpt_meta *meta,
 				  int keep);
 
-/* The same by several ranks together, which have tensors of the same names and whole shapes. Each makes a writer of the same checkpoint over its own rectangles; then
+/* The same by several ranks together, which have tensors of the same names and whole shapes. Each makes a writer of the
+ * same checkpoint over its own rectangles; then
  *
  *   rank 0: fo_ckpt_writer_begin     the folder under another name, texts, headers
  *   all:    fo_ckpt_writer_rows      their rows, flushed

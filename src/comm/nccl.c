@@ -319,7 +319,8 @@ static fo_status open_group(struct fo_comm **out, struct fo_cuda *cuda, const st
 {
 	struct fo_cuda_found found;
 	const struct fo_nccl_calls *nccl = fo_cuda_load(FO_CUDA_NCCL, &found);
-	const int rank = place ? place->rank : fo_comm_rank(host), ranks = place ? place->ranks : fo_comm_ranks(host);
+	const int rank = place ? place->rank : fo_comm_rank(host);
+	const int ranks = place ? place->ranks : fo_comm_ranks(host);
 	if (ranks < 1 || ranks > FO_COMM_RANKS_MAX || rank < 0 || rank >= ranks)
 		return fo_fail(FO_EARG, "there is no rank %d among %d", rank, ranks);
 	if (!nccl)

@@ -109,8 +109,9 @@ int fo_recompute_set_of(const struct fo_block *forward, int op);
 
 /* ---- choosing (choose.c) ---- */
 
-/* Rates that choices, and orders of operations, are made with (op_seconds.c): FLOP/s of matmuls and of attention, bytes/s of memory. Only their ratios matter.
- * They are fixed for a kind of machine, so that a run file makes the same choice on every machine of that kind. */
+/* Rates that choices, and orders of operations, are made with (op_seconds.c): FLOP/s of matmuls and of attention,
+ * bytes/s of memory. Only their ratios matter. They are fixed for a kind of machine, so that a run file makes the same
+ * choice on every machine of that kind. */
 struct fo_choose_rates {
 	double product_flop_s, attention_flop_s, memory_bytes_s;
 	bool on_device;                /* `device` is known */

@@ -379,7 +379,8 @@ static void divide_squares(struct fo_program *p, uint8_t set, enum fo_group grou
 static void divide_norm(struct tp *t)
 {
 	int sums = -1;
-	uint8_t heads = t->kv < t->ranks ? FO_ACROSS_HEADS : 0, kv = t->kv > 1 ? FO_ACROSS_KV : 0;
+	uint8_t heads = t->kv < t->ranks ? FO_ACROSS_HEADS : 0;
+	uint8_t kv = t->kv > 1 ? FO_ACROSS_KV : 0;
 	divide_squares(t->p, heads | kv, FO_GROUP_TP, &sums);
 	if (heads && kv)
 		divide_squares(t->p, heads, FO_GROUP_HEADS, &sums);

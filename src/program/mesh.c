@@ -161,7 +161,9 @@ bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, 
 {
 	const int part = p->buf[a->buf].tp;
 	const bool kv = fo_mesh_kv(&p->run.mesh) > 1, heads = fo_mesh_kv(&p->run.mesh) < fo_mesh_tp(&p->run.mesh);
-	const uint8_t set = (heads ? FO_ACROSS_HEADS : 0) | (kv && !fo_tp_is_kv(part) ? FO_ACROSS_KV : 0);
+	uint8_t set = heads ? FO_ACROSS_HEADS : 0;
+	if (kv && !fo_tp_is_kv(part))
+		set |= FO_ACROSS_KV;
 	*rows = part == FO_TP_ROWS || part == FO_TP_KV_ROWS ? set : 0;
 	*cols = part == FO_TP_COLS || part == FO_TP_KV_COLS ? set : 0;
 	return *rows || *cols;

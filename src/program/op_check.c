@@ -153,9 +153,8 @@ static const char *check_vocab(const struct fo_program *p, const struct fo_op *o
 static const char *check_xent_loss(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
 {
 	(void)p, (void)s;
-	return o->arg[FO_XENT_LOSS_LOSS].nc == (o->n > FO_XENT_LOSS_HYPER ? 1 : 2)
-		       ? NULL
-		       : "the loss is (1,1) with hyper, (1,2) without";
+	const int64_t cols = o->n > FO_XENT_LOSS_HYPER ? 1 : 2;
+	return o->arg[FO_XENT_LOSS_LOSS].nc == cols ? NULL : "the loss is (1,1) with hyper, (1,2) without";
 }
 
 static const char *check_cache_put(const struct fo_program *p, const struct fo_op *o, struct sizes *s)

@@ -120,8 +120,8 @@ struct fo_attr {
 	int32_t cp, place, chunk; /* attention_block*: ranks of the cp group, this one's place there, tokens of one of
 				   * the 2 cp chunks of a row (ring.h) */
 	uint8_t narrow; /* all_reduce*, reduce_scatter: 1: fp32 numbers travel as bf16 (fo_comm_call.narrow) */
-	int64_t element; /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h); embed*, xent_*:
-			     * the first word of a table or of columns that are one rank's part of the vocabulary */
+	int64_t element; /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h);
+			     * embed*, xent_*: the first word of a rank's part of the vocabulary */
 	double value; /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
 			     * clip: 1 where the norm of the step before counts */
 };
@@ -187,7 +187,8 @@ static inline int32_t fo_mesh_cp(const struct fo_mesh *m) { return m->cp ? m->cp
 /* So many sets of rows there are. */
 static inline int32_t fo_mesh_data(const struct fo_mesh *m)
 {
-	return (m->replicate ? m->replicate : 1) * (m->shard ? m->shard : 1);
+	const int32_t shard = m->shard ? m->shard : 1;
+	return shard * (m->replicate ? m->replicate : 1);
 }
 static inline int32_t fo_mesh_ranks(const struct fo_mesh *m) { return fo_mesh_data(m) * fo_mesh_cp(m) * fo_mesh_tp(m); }
 /* Whether no coordinate is negative and there are at most FO_MESH_RANKS_MOST ranks. */

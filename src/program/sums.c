@@ -386,7 +386,11 @@ static int tensor_of(const struct fo_op *o, int i)
 }
 
 /* Coordinates of a tp group as those of the mesh. */
-static uint8_t across(uint8_t set) { return (set & FO_ACROSS_HEADS ? HEADS : 0) | (set & FO_ACROSS_KV ? KV : 0); }
+static uint8_t across(uint8_t set)
+{
+	const uint8_t heads = set & FO_ACROSS_HEADS ? HEADS : 0;
+	return set & FO_ACROSS_KV ? heads | KV : heads;
+}
 
 /* The set that a dimension of an operand is divided along; 0 where it has none of this letter. */
 static uint8_t divided_along(const struct fo_program *p, const struct fo_op *o, int i, int dim)
@@ -395,7 +399,8 @@ static uint8_t divided_along(const struct fo_program *p, const struct fo_op *o, 
 	uint8_t rows, cols;
 	fo_op_dims(o, i, &row, &col);
 	fo_operand_divided(p, &o->arg[i], &rows, &cols);
-	return (row == dim ? rows : 0) | (col == dim ? cols : 0);
+	const uint8_t along = row == dim ? rows : 0;
+	return col == dim ? along | cols : along;
 }
 
 /* What it sums over, and lines of the result that more ranks have than made the line it comes from. */

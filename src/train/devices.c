@@ -1,5 +1,7 @@
 #include "train/devices.h"
 
+#include "base/count.h"
+
 #include "base/mem.h"
 #include "comm/nccl.h"
 #include "program/run.h"
@@ -24,7 +26,7 @@ fo_status fo_devices_open_own(const char *text, int local_rank, struct fo_cuda *
 int fo_devices_sharing(const char *text, int ranks, int *devices)
 {
 	const int n = strcmp(text, "cuda") ? 1 : fo_cuda_count();
-	*devices = n < 1 ? 1 : n < ranks ? n : ranks;
+	*devices = n < 1 ? 1 : (int)fo_min(n, ranks);
 	return (ranks + *devices - 1) / *devices;
 }
 

@@ -1,5 +1,5 @@
-/* Operations of class COMM: the calls of their tensors, started and tested, or put into a stream. Who drives them is the
- * engine's affair. */
+/* Operations of class COMM: the calls of their tensors, started and tested, or put into a stream. Who drives them is
+ * the engine's affair. */
 #include "train/exec_int.h"
 
 /* What an operation does is named once, in ops.def; a call has the same names in the same order. */

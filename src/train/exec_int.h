@@ -79,8 +79,8 @@ FO_CHECKED fo_status fo_exec_transfer_start(struct fo_exec *e, int id, struct fo
 FO_CHECKED fo_status fo_exec_transfer_start_at(struct fo_exec *e, int id, const struct fo_call *c,
 					       struct fo_transfer *t);
 FO_CHECKED fo_status fo_exec_transfer_test(struct fo_exec *e, int id, struct fo_transfer *t, bool *done);
-/* The same over a transport that has streams: puts all of it into one. scratch: room for what it adds to (fo_exec_adds),
- * as the transport wants it. */
+/* The same over a transport that has streams: puts all of it into one. scratch: room for what it adds to
+ * (fo_exec_adds), as the transport wants it. */
 FO_CHECKED fo_status fo_exec_transfer_put(struct fo_exec *e, int id, struct fo_transfer *t, fo_comm_stream stream,
 					  void *scratch);
 /* Does an operation of class COMM add to its last operand, where the bits of `first` (fo_call) are these? */

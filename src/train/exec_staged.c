@@ -1,10 +1,10 @@
 /* Ranks whose devices do not reach each other, as those of one device: what an operation of communication reads comes
  * to page-locked memory, travels from there over the links of the processor, and what it writes goes back.
  *
- * The host takes part in such a step, so it is no graph: one thread puts each instance into its lane's stream as soon as
- * all that it waits for was put into theirs, and drives the calls of all lanes meanwhile. A lane of communication has
- * one operation under way, and no lane stops for another but where the program waits. What is staged stays until the
- * copy that ends the operation, which comes before the next one's in the same stream. */
+ * The host takes part in such a step, so it is no graph: one thread puts each instance into its lane's stream as soon
+ * as all that it waits for was put into theirs, and drives the calls of all lanes meanwhile. A lane of communication
+ * has one operation under way, and no lane stops for another but where the program waits. What is staged stays until
+ * the copy that ends the operation, which comes before the next one's in the same stream. */
 #include "base/clock.h"
 #include "train/exec_cuda.h"
 #include "train/store_int.h"

@@ -16,8 +16,8 @@ struct fo_links {
 	bool streams; /* calls are of devices and go into their streams (NCCL); the world is of the host all the same */
 };
 /* Splits the world as p needs it, and `other` (NULL: none), which never runs at the same time. Every rank of the world
- * calls it, with its own programs of one mesh. nccl: this rank's device, which has groups over NCCL; NULL: calls go over
- * the world's own transport, on every rank. *l is closed with fo_links_close, whatever was returned. */
+ * calls it, with its own programs of one mesh. nccl: this rank's device, which has groups over NCCL; NULL: calls go
+ * over the world's own transport, on every rank. *l is closed with fo_links_close, whatever was returned. */
 FO_CHECKED fo_status fo_links_open(struct fo_links *l, struct fo_comm *world, const struct fo_program *p,
 				   const struct fo_program *other, struct fo_cuda *nccl);
 /* FO_ECOMM: another rank has given up, or a call went wrong meanwhile. */

@@ -33,8 +33,8 @@ static fo_status link_up(struct fo_member *m, const void *bytes, size_t n, struc
 {
 	(void)n;
 	(void)out;
-	return fo_links_open(&m->links, m->world, &m->program, m->eval_program.nbuf ? &m->eval_program : NULL,
-			     *(const bool *)bytes ? m->cuda : NULL);
+	struct fo_cuda *cuda = *(const bool *)bytes ? m->cuda : NULL;
+	return fo_links_open(&m->links, m->world, &m->program, m->eval_program.nbuf ? &m->eval_program : NULL, cuda);
 }
 
 static fo_status make(struct fo_member *m, const void *bytes, size_t n, struct fo_answer *out)

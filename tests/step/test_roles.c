@@ -675,7 +675,8 @@ static void plant_defects(int cases, bool tp)
 	assert_true(all.caught * 100 >= 95 * (all.caught + all.missed));
 }
 
-/* FLATOUT_ROLE_CASES: a nightly run asks for many. Sanitizers, which look for other things, take six times as long: they get a sixth. */
+/* FLATOUT_ROLE_CASES: a nightly run asks for many. Sanitizers, which look for other things, take six times as long:
+ * they get a sixth. */
 static int role_cases(int usual)
 {
 	const char *more = getenv("FLATOUT_ROLE_CASES");

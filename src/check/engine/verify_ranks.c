@@ -176,7 +176,9 @@ static double distance(const struct fo_store_tensor *a, const struct fo_store_te
 
 static fo_status visit_all(struct job *j, struct visit *v)
 {
-	return fo_store_visit(j->whole ? j->whole : j->store, j->whole ? j->of : &j->program, remember, v);
+	if (j->whole)
+		return fo_store_visit(j->whole, j->of, remember, v);
+	return fo_store_visit(j->store, &j->program, remember, v);
 }
 
 /* Weights of two jobs, and moments where rank 0 has all of them. NaN: they are not of the same tensors. *name: where

@@ -1,5 +1,6 @@
 /* The measuring half of flatout calibrate. */
 #include "base/clock.h"
+#include "base/count.h"
 #include "cli/cli.h"
 #include "comm/measure.h"
 #include "comm/mpi.h"
@@ -87,7 +88,7 @@ static fo_status measure_links(struct fo_limits *m, const struct fo_cli_calibrat
 {
 	int threads = c->threads ? c->threads : fo_cpu_threads(),
 	    each = threads / c->ranks > 1 ? threads / c->ranks : 1;
-	int all = each * c->ranks < fo_cpu_threads() ? each * c->ranks : fo_cpu_threads();
+	int all = (int)fo_min(each * c->ranks, fo_cpu_threads());
 	for (int k = 0; k < 4; k++) {
 		struct fo_limits_peak p;
 		int dtype = k % 2 ? FO_BF16 : FO_F32, count = k < 2 ? each : all;
