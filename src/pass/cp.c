@@ -75,16 +75,16 @@ static struct fo_operand hand_on(struct ring *r, const struct fo_operand *x, con
 				 const char *prefix, int step)
 {
 	const struct fo_operand y = another(r, like, prefix, step);
-	struct fo_op *o = put(r, FO_OP_shift, FO_TRANSFER, FO_LANE_CP);
+	struct fo_op *o = put(r, fo_op_of_wire(FO_WIRE_SHIFT), FO_TRANSFER, FO_LANE_CP);
 	add_arg(o, *x, FO_READ);
 	add_arg(o, y, FO_DEF);
 	return y;
 }
 
 /* The operation over the keys that have come `step` places; its operands as r->of has them. */
-static struct fo_op *put_block(struct ring *r, int kind, int step)
+static struct fo_op *put_block(struct ring *r, int step)
 {
-	struct fo_op *o = put(r, kind, r->of.phase, FO_LANE_COMPUTE);
+	struct fo_op *o = put(r, fo_op_info(r->of.kind)->block, r->of.phase, FO_LANE_COMPUTE);
 	o->attr = r->of.attr;
 	o->attr.cp = r->ranks;
 	o->attr.place = r->place;
@@ -107,13 +107,13 @@ static void forward(struct ring *r)
 		}
 		o = step ? another(r, &of[FO_ATTENTION_O], "f.", step) : of[FO_ATTENTION_O];
 		lse = step ? another(r, &of[FO_ATTENTION_LSE], "f.", step) : of[FO_ATTENTION_LSE];
-		struct fo_op *b = put_block(r, FO_OP_attention_block, step);
+		struct fo_op *b = put_block(r, step);
 		b->arg[FO_ATTENTION_BLOCK_K].buf = k.buf;
 		b->arg[FO_ATTENTION_BLOCK_V].buf = v.buf;
 		b->arg[FO_ATTENTION_BLOCK_O].buf = o.buf;
 		b->arg[FO_ATTENTION_BLOCK_LSE].buf = lse.buf;
 		if (step) {
-			b = put(r, FO_OP_attention_merge, r->of.phase, FO_LANE_COMPUTE);
+			b = put(r, fo_op_info(b->kind)->merge, r->of.phase, FO_LANE_COMPUTE);
 			b->attr.head_dim = r->of.attr.head_dim;
 			add_arg(b, o, FO_READ);
 			add_arg(b, lse, FO_READ);
@@ -128,10 +128,7 @@ static void forward(struct ring *r)
 static void add_up(struct ring *r, const struct fo_operand *came, const struct fo_operand *own,
 		   const struct fo_operand *to)
 {
-	struct fo_op *o = put(r, FO_OP_add, FO_BACKWARD, FO_LANE_COMPUTE);
-	add_arg(o, *came, FO_READ);
-	add_arg(o, *own, FO_READ);
-	add_arg(o, *to, FO_DEF);
+	fo_pass_put_sum(r->p, r->block, r->at++, FO_BACKWARD, (const struct fo_operand[]){ *came, *own, *to });
 }
 
 /* sum[]: of the gradients of keys and of values, what goes to the next rank. */
@@ -161,7 +158,7 @@ static void backward(struct ring *r)
 			nextk = hand_on(r, &k, &of[FO_ATTENTION_BWD_K], "b.", step + 1);
 			nextv = hand_on(r, &v, &of[FO_ATTENTION_BWD_V], "b.", step + 1);
 		}
-		struct fo_op *b = put_block(r, FO_OP_attention_block_bwd, step);
+		struct fo_op *b = put_block(r, step);
 		b->arg[FO_ATTENTION_BLOCK_BWD_K].buf = k.buf;
 		b->arg[FO_ATTENTION_BLOCK_BWD_V].buf = v.buf;
 		b->arg[FO_ATTENTION_BLOCK_BWD_DQ].access = step ? FO_ACC : FO_DEF;
@@ -191,12 +188,13 @@ void fo_pass_cp(struct fo_program *p)
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
 			r.of = p->block[b].op[i];
-			if (r.of.kind != FO_OP_attention && r.of.kind != FO_OP_attention_bwd)
+			const int kind = fo_op_info(r.of.kind)->block;
+			if (!kind || kind == (int)r.of.kind)
 				continue;
 			fo_op_remove(p, b, i);
 			r.block = b;
 			r.at = i;
-			if (r.of.kind == FO_OP_attention)
+			if (fo_op_family(kind) == FO_OPS_ATTENTION)
 				forward(&r);
 			else
 				backward(&r);

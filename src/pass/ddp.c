@@ -166,6 +166,15 @@ static int reduce_block(struct fo_program *p, int of, int *made, const struct co
 	return made[of];
 }
 
+void fo_pass_put_sum(struct fo_program *p, int block, int at, int phase, const struct fo_operand of[3])
+{
+	struct fo_op *o = fo_op_insert(p, block, at, FO_OP_add, phase, FO_LANE_COMPUTE);
+	for (int i = 0; i < 3; i++) {
+		o->arg[o->n] = of[i];
+		o->arg[o->n++].access = i < 2 ? FO_READ : FO_DEF;
+	}
+}
+
 int fo_pass_ddp_norm(struct fo_program *p, const char *name, enum fo_group group, int own, int rest, int all)
 {
 	int b = fo_block_add(p, name, FO_ROLE_OPTIMIZER, FO_UNIT_STEP);

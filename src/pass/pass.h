@@ -94,6 +94,8 @@ fo_pass_fn fo_pass_tp, fo_pass_cp, fo_pass_tp_async, fo_pass_merge_qkv, fo_pass_
 
 /* ddp.c: sums of the gradients in `of` (by buffer) over all ranks behind each micro-batch but the last. */
 void fo_pass_ddp_each(struct fo_program *p, const bool *of);
+/* ddp.c: of[2] = of[0] + of[1], operation `at` of a block. */
+void fo_pass_put_sum(struct fo_program *p, int block, int at, int phase, const struct fo_operand of[3]);
 /* ddp.c: a block that adds `own` up over a group, and makes `all` of it and `rest` (-1: there is none, nothing is
  * made).
  */

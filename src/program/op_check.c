@@ -498,7 +498,7 @@ const char *fo_op_check(const struct fo_program *p, const struct fo_op *o)
 		why = "only communication has a group of ranks";
 	if (!why && f->cls != FO_CLASS_COMM && o->attr.narrow)
 		why = "only communication travels as bf16";
-	if (!why && o->attr.cp && o->kind != FO_OP_attention_block && o->kind != FO_OP_attention_block_bwd)
+	if (!why && o->attr.cp && f->block != (int)o->kind)
 		why = "only attention over blocks of keys names a ring of ranks";
 	if (!why && o->attr.stochastic && f->family != FO_OPS_UPDATE)
 		why = "only adamw rounds at random";

@@ -183,6 +183,9 @@ struct fo_op_info {
 	/* The set of enum fo_recompute that the operation belongs to; 0: FO_RECOMPUTE_REST. */
 	int recompute;
 	enum fo_wire wire;
+	/* Of attention: the operation over the keys of one rank of a cp group (attr peer), which has itself here, and
+	 * the one that merges what two such found. 0: none. */
+	int block, merge;
 	bool max; /* it writes maxima of what it reads: those of maxima over some rows, too */
 	/* Two of them over neighbouring rectangles may become one along these: bit set of 1 << fo_dim. */
 	uint32_t joins;

@@ -119,10 +119,10 @@ struct fo_attr {
 			     * this rank in the ring the keys' rank is */
 	int32_t cp, place, chunk; /* attention_block*: ranks of the cp group, this one's place there, tokens of one of
 				   * the 2 cp chunks of a row (ring.h) */
-	uint8_t narrow; /* all_reduce*, reduce_scatter: 1: fp32 numbers travel as bf16 (fo_comm_call.narrow) */
+	uint8_t narrow;  /* all_reduce*, reduce_scatter: 1: fp32 numbers travel as bf16 (fo_comm_call.narrow) */
 	int64_t element; /* adamw, stochastic: number of the weight buffer's first element (kernel/round.h);
 			     * embed*, xent_*: the first word of a rank's part of the vocabulary */
-	double value; /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
+	double value;    /* rmsnorm*: eps; attention*: score scale; adamw: 1 where weight decay applies, else 0;
 			     * clip: 1 where the norm of the step before counts */
 };
 enum fo_port { FO_PORT_NONE, FO_PORT_BATCH, FO_PORT_HYPER, FO_PORT_LOSS, FO_PORT_LOGITS, FO_PORT_CHUNK, FO_PORT_COUNT };

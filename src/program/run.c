@@ -349,6 +349,7 @@ static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 				       .shard = (int32_t)r->shard,
 				       .cp = (int32_t)r->cp,
 				       .tp = (int32_t)r->tp };
+	static const char *const of[] = { "", " / mesh.tp", " / mesh.cp", " / mesh.cp / mesh.tp" };
 	const int64_t given = r->shard ? r->shard : r->replicate;
 	struct fo_str near = { 0 };
 	/* Always noted as what follows: `flatout init` then writes it as a comment, and a launcher or --mesh.shard
@@ -380,10 +381,7 @@ static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 			"mesh.shard=%lld x mesh.replicate=%lld are not mesh.ranks=%lld%s: the nearest meshes of so "
 			"many ranks are %s (shard x replicate)",
 			(long long)r->shard, (long long)r->replicate, (long long)r->ranks,
-			r->tp > 1   ? r->cp > 1 ? " / mesh.cp / mesh.tp" : " / mesh.tp"
-			: r->cp > 1 ? " / mesh.cp"
-				    : "",
-			near.data);
+			of[(r->tp > 1) + 2 * (r->cp > 1)], near.data);
 	} else if (zero_given && r->shard * r->cp == 1) {
 		fo_opt_problem(s,
 			       "pass.zero=%d is about what the ranks of a shard group share, and mesh.shard is 1: with "
@@ -400,7 +398,7 @@ static void check_rows(struct fo_opt_set *s, const struct fo_run *r)
 	const int64_t shared = r->batch_rows ? r->batch_rows : r->rows, ranks = r->ranks / r->tp / r->cp;
 	const int64_t rows = shared / ranks * ranks, below = nearest_divisor(shared, ranks, -1),
 		      above = nearest_divisor(shared, ranks, 1);
-	const char *what = r->tp > 1 && r->cp > 1 ? "group" : r->tp > 1 ? "tp group" : r->cp > 1 ? "cp group" : "rank";
+	const char *const of[] = { "rank", "tp group", "cp group", "group" }, *what = of[(r->tp > 1) + 2 * (r->cp > 1)];
 	if (shared % ranks == 0)
 		return;
 	if (rows)

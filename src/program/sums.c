@@ -432,17 +432,15 @@ static uint8_t sums_over_parts(const struct fo_program *p, const struct fo_op *o
 
 /* ---- whose tokens ---- */
 
-static bool is_over_block(const struct fo_op *o)
-{
-	return o->kind == FO_OP_attention_block || o->kind == FO_OP_attention_block_bwd;
-}
+static bool is_over_block(const struct fo_op *o) { return fo_op_info(o->kind)->block == (int)o->kind && o->kind; }
+static bool is_backward(const struct fo_op *o) { return fo_op_family(o->kind) == FO_OPS_ATTENTION_BWD; }
 
 /* Operands of attention over a block that are keys, values or their gradients. */
 static bool is_of_block(const struct fo_op *o, int i)
 {
 	if (i == FO_ATTENTION_BLOCK_K || i == FO_ATTENTION_BLOCK_V)
 		return true;
-	return o->kind == FO_OP_attention_block_bwd && i >= FO_ATTENTION_BLOCK_BWD_DK;
+	return is_backward(o) && i >= FO_ATTENTION_BLOCK_BWD_DK;
 }
 
 /* Tokens that an operation reads are of one rank, *far places away, but for the keys of attention over a block. */
@@ -450,8 +448,7 @@ static fo_status check_far(const struct flow *f, const struct fo_op *o, int32_t 
 {
 	bool any = is_over_block(o);
 	*far = 0;
-	if (f->cp > 1 && (fo_op_family(o->kind) == FO_OPS_ATTENTION || fo_op_family(o->kind) == FO_OPS_ATTENTION_BWD) &&
-	    !is_over_block(o))
+	if (f->cp > 1 && (fo_op_family(o->kind) == FO_OPS_ATTENTION || is_backward(o)) && !is_over_block(o))
 		return wrong(f, &o->arg[FO_ATTENTION_K], "keys of other ranks of the cp group are left out", 0);
 	for (int i = 0; f->cp > 1 && i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
@@ -459,7 +456,9 @@ static fo_status check_far(const struct flow *f, const struct fo_op *o, int32_t 
 		if (!fo_access_reads(a->access) || !of_tokens(f->p, a))
 			continue;
 		const int32_t is = read(f, a, &alike).far;
-		const int32_t want = is_over_block(o) ? is_of_block(o, i) ? o->attr.peer : 0 : any ? *far : is;
+		int32_t want = any ? *far : is;
+		if (is_over_block(o))
+			want = is_of_block(o, i) ? o->attr.peer : 0;
 		if (is < 0 || is != want)
 			return wrong(f, a, "it has tokens of another rank of the cp group than is meant", 0);
 		if (!is_over_block(o))
@@ -478,7 +477,7 @@ static fo_status check_blocks(const struct flow *f)
 		n[i] = 0;
 	for (int i = 0; i < f->u->n; i++) {
 		const struct fo_op *o = fo_instance_op(f->p, f->u, i);
-		const int which = o->kind == FO_OP_attention_block_bwd ? 2 : o->phase == FO_RECOMPUTE;
+		const int which = is_backward(o) ? 2 : o->phase == FO_RECOMPUTE;
 		if (is_over_block(o))
 			n[which * f->cp + o->attr.peer]++;
 	}

@@ -227,7 +227,7 @@ static void cases_attention_block(struct list *l)
 {
 	for (int s = 0; s < RINGS; s++) {
 		struct fo_num_case *c = of_ring(l, &ring[s]);
-		if (l->kind == FO_OP_attention_block_bwd) {
+		if (fo_op_family(l->kind) == FO_OPS_ATTENTION_BWD) {
 			fill(c, FO_ATTENTION_BLOCK_BWD_O, FO_NUM_FORWARD, 0, 0);
 			fill(c, FO_ATTENTION_BLOCK_BWD_LSE, FO_NUM_FORWARD, 0, 0);
 			fo_num_case_sum(c, FO_ATTENTION_BLOCK_BWD_DQ, s % 2);
