@@ -72,8 +72,8 @@ struct fo_comm_call {
 	 * added in fp32. A reduce-scatter's sums stay as they are; those of an all-reduce are rounded again on their
 	 * way to all, so that every rank has the same bits. */
 	bool narrow;
-	/* Of a call that accumulates, over a transport with streams: memory for this rank's part, which nobody else uses
-	 * until the call is over. */
+	/* Room for this rank's part, where a call accumulates over a transport with streams; nobody else uses it until
+	 * the call is over. */
 	void *scratch;
 };
 

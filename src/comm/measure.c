@@ -270,7 +270,7 @@ static fo_status clock_ahead(struct fo_comm *c, double *ahead_s)
 struct over {
 	struct fo_comm *world; /* NULL: threads of this process */
 	bool one_host;         /* and so one clock */
-	struct fo_limits *m; /* NULL: this rank keeps no rows */
+	struct fo_limits *m;   /* NULL: this rank keeps no rows */
 	void (*progress)(void *ctx, const char *what, double share);
 	void *ctx;
 	double each_s;
@@ -305,8 +305,8 @@ static fo_status measure_group(struct over *o, int ranks, int apart)
 	return st;
 }
 
-/* On several hosts a group of some ranks may lie on one or spread over many: groups of neighbours are measured, and those
- * of ranks 2, 4 ... apart as long as they divide the job. All groups of a kind call at once, as in a run. */
+/* On several hosts a group of some ranks may lie on one or spread over many: groups of neighbours are measured, and
+ * those of ranks 2, 4 ... apart as long as they divide the job. All groups of a kind call at once, as in a run. */
 static fo_status measure_groups(struct over *o, int ranks, double seconds)
 {
 	const int kinds = FO_WIRE_ALL_TO_ALL - FO_WIRE_ALL_REDUCE; /* a sender's call is the receiver's */

@@ -13,9 +13,9 @@
 FO_CHECKED fo_status fo_comm_measure(int ranks, double seconds, struct fo_limits *m,
 				     void (*progress)(void *ctx, const char *what, double share), void *ctx);
 /* Ranks of a world over MPI, each of which calls it. Groups are neighbours, on several hosts also ranks 2, 4 ...
- * apart; those of one kind are measured at once, as in a step. The rows are rank 0's, whose m counts; elsewhere m may be
- * NULL. one_host: else clocks are compared first, and times of less than some tens of microseconds are not more than that
- * exact. */
+ * apart; those of one kind are measured at once, as in a step. The rows are rank 0's, whose m counts; elsewhere m may
+ * be NULL. one_host: else clocks are compared first, and times of less than some tens of microseconds are not more
+ * than that exact. */
 FO_CHECKED fo_status fo_comm_measure_world(struct fo_comm *world, bool one_host, double seconds, struct fo_limits *m,
 					   void (*progress)(void *ctx, const char *what, double share), void *ctx);
 /* Rows of *from that stand for calls replace those of groups of the same size over the same transport in *m. */

@@ -11,9 +11,9 @@
 #include "cost/cost.h"
 
 /* Rows of a profile that stand for calls between ranks: kind as in ops.def of the operation on one tensor, this
- * variant, set the transport, threads and dim[0] ranks, dim[1] and bytes what a rank receives, dim[2] how far apart the
- * group's ranks are numbered: 1, 2, 3 are one apart, 0, 4, 8 are four. On several hosts neighbours share one, and others
- * are reached over a network. 0: measured on one host, where it makes no difference. */
+ * variant, set the transport, threads and dim[0] ranks, dim[1] and bytes what a rank receives, dim[2] how far apart
+ * the group's ranks are numbered: 1, 2, 3 are one apart, 0, 4, 8 are four. On several hosts neighbours share one, and
+ * others are reached over a network. 0: measured on one host, where it makes no difference. */
 #define FO_LINK_VARIANT "ranks"
 #define FO_LINK_THREADS "threads" /* set of ranks that are threads of one process (comm/local.h) */
 #define FO_LINK_MPI "mpi"         /* of processes (comm/mpi.h) */
@@ -30,8 +30,8 @@ struct fo_link_rates {
 struct fo_link_time {
 	double hold_s; /* the links of the group's ranks are taken for so long */
 	double own_s;  /* the call is not over before the ranks have done so much, from when the last of them came */
-	/* EXACT: between sizes that were measured in such a group. NEAR: beyond them. GUESS: from groups of other sizes,
-	 * of ranks otherwise apart, or other kinds of calls, or from the rate of copying. NONE: 0 s. */
+	/* EXACT: between sizes that were measured in such a group. NEAR: beyond them. GUESS: from groups of other
+	 * sizes, of ranks otherwise apart, or other kinds of calls, or from the rate of copying. NONE: 0 s. */
 	enum fo_sure sure;
 };
 /* Of one operation of class COMM: the same on each rank of its group. most: the bytes that the rank which receives

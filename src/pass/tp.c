@@ -19,8 +19,8 @@
  * gradients of its own queries' share in them: terms of a sum over the kv group, which pass ddp adds up.
  *
  * The plain program has whole operands. Buffers are cut by the axes that lowering gave them (FO_AXIS_Q, KV, FFN, HEADS,
- * VOCAB; TOKENS x HIDDEN), operands follow, and communication is found by what a matmul sums over; no operation is known here
- * by its place.
+ * VOCAB; TOKENS x HIDDEN), operands follow, and communication is found by what a matmul sums over; no operation is
+ * known here by its place.
  *
  * From: Megatron-LM (Shoeybi et al. 2019); sequence parallel: Korthikanti et al. 2022. */
 #include "pass/pass.h"

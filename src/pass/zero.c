@@ -25,8 +25,8 @@ struct zero {
 	bool *shared; /* by buffer: ranks share its rows */
 	int *own;     /* by buffer of gradients: the one of its own rows; -1: none */
 	bool each;    /* gradients are scattered behind each micro-batch, and added to own rows */
-	/* Sums of squares of gradients (pass tp makes two or three), and those of own rows, -1 while there are none; `rest`:
-	 * some gradient of the sum is whole. */
+	/* Sums of squares of gradients (pass tp makes two or three), and those of own rows, -1 while there are none;
+	 * `rest`: some gradient of the sum is whole. */
 	struct sums {
 		int all, own;
 		bool rest;

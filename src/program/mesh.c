@@ -66,12 +66,12 @@ int64_t fo_mesh_part(int64_t n, int32_t place, int32_t ranks, int64_t *begin)
 
 int32_t fo_buffer_holders(const struct fo_mesh *m, const struct fo_buffer *b, int32_t *place)
 {
-	const bool divided = b->tp == FO_TP_ROWS || b->tp == FO_TP_COLS;
-	int32_t same, in_tp;
+	const bool own = b->tp == FO_TP_ROWS || b->tp == FO_TP_COLS;
+	int32_t same, of_tp;
 	const int32_t ranks = fo_mesh_group(m, b->whole ? FO_GROUP_REPLICATE : FO_GROUP_DATA, &same, NULL);
-	const int32_t tp = fo_mesh_group(m, FO_GROUP_TP, &in_tp, NULL);
-	*place = divided ? same : same * tp + in_tp;
-	return divided ? ranks : ranks * tp;
+	const int32_t tp = fo_mesh_group(m, fo_tp_is_kv(b->tp) ? FO_GROUP_KV : FO_GROUP_TP, &of_tp, NULL);
+	*place = own ? same : same * tp + of_tp;
+	return own ? ranks : ranks * tp;
 }
 
 /* ---- tensor parallel ---- */

@@ -51,11 +51,15 @@ const struct fo_opt fo_run_options[] = {
 		   "ranks share the rows of each micro-batch and add up their gradients; they are threads of "
 		   "this process, "
 		   "which share run.threads, or the processes that a launcher started"),
-	FO_OPT_INT(R, shard, "mesh.shard", "N", "0", 0, FO_RUN_RANKS_MOST, "ranks",
-		   "neighbouring ranks that share state, gradients and weights as pass.zero says; 0: mesh.ranks / "
-		   "mesh.replicate, or 1 where neither it nor pass.zero is given"),
+	FO_OPT_INT(
+		R, shard, "mesh.shard", "N", "0", 0, FO_RUN_RANKS_MOST, "ranks",
+		"neighbouring ranks (times mesh.cp) that share state, gradients and weights as pass.zero says; 0: mesh.ranks / "
+		"mesh.replicate, or 1 where neither it nor pass.zero is given"),
 	FO_OPT_INT(R, replicate, "mesh.replicate", "N", "0", 0, FO_RUN_RANKS_MOST, "groups",
 		   "groups of mesh.shard ranks, which hold the same; 0: mesh.ranks / mesh.shard"),
+	FO_OPT_INT(R, cp, "mesh.cp", "N", "1", 1, FO_RUN_RANKS_MOST, "ranks",
+		   "of a group that has the same rows, each its own tokens of them (pass cp); as ranks with the same "
+		   "weights they belong to one shard group"),
 	FO_OPT_INT(R, tp, "mesh.tp", "N", "1", 1, FO_RUN_RANKS_MOST, "ranks",
 		   "of a group that has the same rows and divides the layers' heads, columns and weights: neighbours "
 		   "(pass tp)"),
@@ -202,10 +206,11 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_YES_NO(R, tp_sequence, "pass.tp-sequence", "yes",
 		      "ranks of a tp group have norms and the residual stream of their own tokens (sequence parallel); "
 		      "no: of all tokens each"),
-	FO_OPT_INT_OR(R, tp_async, "pass.tp-async", "N|auto", "auto", 0, FO_TP_ASYNC_MOST, "pieces",
-		      "with pass.tp-sequence: tokens travel between ranks of a tp group in N pieces, while the work on "
-		      "other pieces goes on; 0: all at once, which is waited for; auto: up to 4 pieces of 256 tokens or more",
-		      "auto"),
+	FO_OPT_INT_OR(
+		R, tp_async, "pass.tp-async", "N|auto", "auto", 0, FO_TP_ASYNC_MOST, "pieces",
+		"with pass.tp-sequence: tokens travel between ranks of a tp group in N pieces, while the work on "
+		"other pieces goes on; 0: all at once, which is waited for; auto: up to 4 pieces of 256 tokens or more",
+		"auto"),
 	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
 		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
 	FO_OPT_YES_NO(R, overlap, "pass.overlap", "yes",
@@ -323,37 +328,43 @@ static bool asks_for_shards(const struct fo_opt_set *s, const struct fo_run *r)
 	return r->zero && from != FO_ORIGIN_DEFAULT && (from != FO_ORIGIN_FILE || r->zero != FO_ZERO_WEIGHTS);
 }
 
-/* mesh.tp does not divide mesh.ranks. */
-static void refuse_tp(struct fo_opt_set *s, const struct fo_run *r)
+/* mesh.tp or mesh.cp does not divide so many ranks. */
+static void refuse_axis(struct fo_opt_set *s, const char *key, int64_t n, int64_t ranks, const char *of)
 {
-	const int64_t below = nearest_divisor(r->ranks, r->tp, -1), above = nearest_divisor(r->ranks, r->tp, 1);
+	const int64_t below = nearest_divisor(ranks, n, -1), above = nearest_divisor(ranks, n, 1);
 	struct fo_str near = { 0 };
 	fo_str_printf(&near, "%lld", (long long)below);
 	if (above)
 		fo_str_printf(&near, " and %lld", (long long)above);
-	fo_opt_problem(s, "mesh.tp=%lld does not divide mesh.ranks=%lld: the nearest that %s %s", (long long)r->tp,
-		       (long long)r->ranks, above ? "do are" : "does is", near.data);
+	fo_opt_problem(s, "%s=%lld does not divide %s=%lld: the nearest that %s %s", key, (long long)n, of,
+		       (long long)ranks, above ? "do are" : "does is", near.data);
 	fo_str_fini(&near);
 }
 
-/* Ranks are a mesh of shard x replicate x tp: what is not given follows from what is. The options hold the result. */
+/* Ranks are a mesh of shard x replicate x cp x tp: what is not given follows from what is. The options hold the result. */
 static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 {
 	const bool ranks_given = fo_opt_given(s, "mesh.ranks"), zero_given = asks_for_shards(s, r);
 	const struct fo_mesh asked = { .replicate = (int32_t)r->replicate,
 				       .shard = (int32_t)r->shard,
+				       .cp = (int32_t)r->cp,
 				       .tp = (int32_t)r->tp };
 	const int64_t given = r->shard ? r->shard : r->replicate;
 	struct fo_str near = { 0 };
 	/* Always noted as what follows: `flatout init` then writes it as a comment, and a launcher or --mesh.shard
 	 * decides. */
 	if (!ranks_given)
-		set_number(s, "mesh.ranks", given || r->tp > 1 ? fo_mesh_ranks(&asked) : r->ranks, "the mesh");
+		set_number(s, "mesh.ranks", given || r->cp > 1 || r->tp > 1 ? fo_mesh_ranks(&asked) : r->ranks,
+			   "the mesh");
 	if (r->ranks % r->tp) {
-		refuse_tp(s, r);
+		refuse_axis(s, "mesh.tp", r->tp, r->ranks, "mesh.ranks");
 		return;
 	}
-	const int64_t ranks = r->ranks / r->tp;
+	if (r->ranks / r->tp % r->cp) {
+		refuse_axis(s, "mesh.cp", r->cp, r->ranks / r->tp, r->tp > 1 ? "mesh.ranks / mesh.tp" : "mesh.ranks");
+		return;
+	}
+	const int64_t ranks = r->ranks / r->tp / r->cp;
 	if (!r->shard && !r->replicate && zero_given && ranks > 1)
 		set_number(s, "mesh.shard", ranks, "pass.zero");
 	else if (!r->shard)
@@ -369,8 +380,11 @@ static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 			"mesh.shard=%lld x mesh.replicate=%lld are not mesh.ranks=%lld%s: the nearest meshes of so "
 			"many ranks are %s (shard x replicate)",
 			(long long)r->shard, (long long)r->replicate, (long long)r->ranks,
-			r->tp > 1 ? " / mesh.tp" : "", near.data);
-	} else if (zero_given && r->shard == 1) {
+			r->tp > 1   ? r->cp > 1 ? " / mesh.cp / mesh.tp" : " / mesh.tp"
+			: r->cp > 1 ? " / mesh.cp"
+				    : "",
+			near.data);
+	} else if (zero_given && r->shard * r->cp == 1) {
 		fo_opt_problem(s,
 			       "pass.zero=%d is about what the ranks of a shard group share, and mesh.shard is 1: with "
 			       "more ranks (--ranks=4) give mesh.shard too, or leave pass.zero out",
@@ -383,10 +397,10 @@ static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 static void check_rows(struct fo_opt_set *s, const struct fo_run *r)
 {
 	struct fo_str near = { 0 };
-	const int64_t shared = r->batch_rows ? r->batch_rows : r->rows, ranks = r->ranks / r->tp;
+	const int64_t shared = r->batch_rows ? r->batch_rows : r->rows, ranks = r->ranks / r->tp / r->cp;
 	const int64_t rows = shared / ranks * ranks, below = nearest_divisor(shared, ranks, -1),
 		      above = nearest_divisor(shared, ranks, 1);
-	const char *what = r->tp > 1 ? "tp group" : "rank";
+	const char *what = r->tp > 1 && r->cp > 1 ? "group" : r->tp > 1 ? "tp group" : r->cp > 1 ? "cp group" : "rank";
 	if (shared % ranks == 0)
 		return;
 	if (rows)
@@ -428,7 +442,7 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 static void check_mesh(struct fo_opt_set *s, const struct fo_run *r)
 {
 	settle_mesh(s, r);
-	if (r->ranks > 1 && r->ranks % r->tp == 0)
+	if (r->ranks > 1 && r->ranks % (r->tp * r->cp) == 0)
 		check_ranks(s, r);
 	else if (r->link_gbps > 0 || r->link_us > 0)
 		fo_opt_problem(s, "mesh.link-%s is about links between ranks, and there is one rank: set mesh.ranks",
@@ -557,6 +571,16 @@ enum fo_numerics fo_run_precision(const struct fo_run *r)
 	return r->precision == FO_RUN_BF16 ? FO_PRECISION_BF16 : FO_PRECISION_F32;
 }
 
+/* Pieces of tp communication; what is not given is chosen, where there is something to cut. */
+static int async_of(const struct fo_run *r)
+{
+	if (r->tp < 2)
+		return 0;
+	if (r->tp_async >= 0)
+		return (int)r->tp_async;
+	return r->tp_sequence ? FO_TP_ASYNC_AUTO : 0;
+}
+
 static struct fo_passes passes_of(const struct fo_run *r)
 {
 	static const int64_t recompute[] = {
@@ -576,10 +600,8 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		.tp = r->tp < 2        ? FO_TP_OFF
 		      : r->tp_sequence ? FO_TP_SEQUENCE
 				       : FO_TP_REPLICATED,
-		.tp_async = r->tp < 2          ? 0
-			    : r->tp_async >= 0 ? r->tp_async
-			    : r->tp_sequence   ? FO_TP_ASYNC_AUTO
-					       : 0,
+		.tp_async = async_of(r),
+		.cp = r->cp < 2 ? FO_CP_OFF : FO_CP_RING,
 		.offload = r->offload,
 		.fused_optimizer = r->fused_optimizer,
 		.optimizer_in_backward = r->optimizer_in_backward,
@@ -590,7 +612,7 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		/* Without clipping it does not matter which step's norm it is. */
 		.previous_norm = r->clip_norm == FO_RUN_CLIP_PREVIOUS || (r->optimizer_in_backward && r->clip == 0),
 	};
-	if (r->shard > 1) {
+	if (r->shard * r->cp > 1) {
 		c.zero = r->zero;
 		c.zero_prefetch = r->zero == FO_ZERO_WEIGHTS ? r->zero_prefetch : 0;
 		c.zero_reshard = r->zero == FO_ZERO_WEIGHTS ? r->zero_reshard : 0;
@@ -629,7 +651,8 @@ struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)
 	if (r->ranks > 1) {
 		low.mesh.shard = (int32_t)(r->shard ? r->shard : 1);
 		low.mesh.tp = (int32_t)(r->tp ? r->tp : 1);
-		low.mesh.replicate = (int32_t)r->ranks / low.mesh.tp / low.mesh.shard;
+		low.mesh.cp = (int32_t)(r->cp ? r->cp : 1);
+		low.mesh.replicate = (int32_t)r->ranks / low.mesh.cp / low.mesh.tp / low.mesh.shard;
 		low.rows /= fo_mesh_data(&low.mesh);
 	}
 	return low;

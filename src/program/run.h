@@ -43,8 +43,8 @@ struct fo_run {
 	int packing; /* 0 packed, 1 padded, 2 bestfit: enum fo_packing */
 	const char *dir;
 	int64_t seed, steps, rows, micro_batches, threads;
-	int64_t ranks; /* shard x replicate, which share the rows of each micro-batch, x tp */
-	int64_t shard, replicate, tp;
+	int64_t ranks; /* shard x replicate, which share the rows of each micro-batch, x cp x tp */
+	int64_t shard, replicate, cp, tp;
 	bool tp_sequence;
 	int64_t tp_async;      /* pieces; 0: no; negative: auto */
 	int over;              /* of ranks on devices: enum fo_run_over */

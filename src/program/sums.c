@@ -20,6 +20,10 @@
  * joined at the end of former steps, or of the rank's own numbers where there are none: every rank's numbers go with
  * the scale that they were cast by, so it is never pending.
  *
+ * Ranks of a cp group have the same rows, each its own tokens of them. What a shift hands on around the group is *far*: so
+ * many places from its own rank. Attention over a block of keys names the distance of those that it means; anything else
+ * that meets tokens of two ranks is wrong, and so is attention over own keys alone.
+ *
  * Weights are *new* once an optimizer's rectangle or what came from ranks with one has been written. At the end of a
  * step no element that a rank holds may be old. */
 #include "program/roles.h"
@@ -36,7 +40,8 @@ struct state {
 	uint8_t pending, split; /* sets of coordinates */
 	bool max;               /* what is pending is a maximum, not a sum */
 	bool fresh;
-	bool used; /* it was read since it was written */
+	bool used;   /* it was read since it was written */
+	int32_t far; /* rows of tokens: places that they were handed on; -1: unlike */
 };
 
 /* A rectangle of a buffer's instance, all of it in one state. */
@@ -56,6 +61,7 @@ struct flow {
 	int id;      /* the instance that is visited */
 	uint8_t all; /* coordinates with several ranks that have other rows */
 	bool tp;     /* there are tp groups: rows of tokens are followed too */
+	int32_t cp;  /* ranks of a cp group: then they are, too */
 };
 
 /* ---- rectangles ---- */
@@ -146,6 +152,7 @@ static struct state read(const struct flow *f, const struct fo_operand *a, bool 
 		if (!overlaps(e, a))
 			continue;
 		*alike &= !any || e->is.pending == is.pending;
+		is.far = !any || e->is.far == is.far ? e->is.far : -1;
 		any = true;
 		is.pending |= e->is.pending;
 		is.split |= e->is.split;
@@ -186,7 +193,7 @@ static const char *group_of(const struct flow *f, uint8_t set)
 {
 	static const enum fo_group alone[] = { FO_GROUP_SHARD, FO_GROUP_REPLICATE, FO_GROUP_TP, FO_GROUP_HEADS,
 					       FO_GROUP_KV };
-	static char text[96];
+	static _Thread_local char text[96]; /* programs of several ranks are checked by a thread each */
 	if (set == coordinates(f->p, FO_GROUP_ALL))
 		return "all ranks";
 	if (set == coordinates(f->p, FO_GROUP_DATA))
@@ -356,6 +363,12 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		write(f, to, is);
 		return FO_OK;
 	case FO_WIRE_SHIFT:
+		is = read(f, from, &alike);
+		if (o->group != FO_GROUP_CP || is.far < 0)
+			return wrong(f, from, "it is handed on around other ranks than those of a cp group", over);
+		is.far = (is.far + 1) % f->cp;
+		write(f, to, is);
+		return FO_OK;
 	case FO_WIRE_ALL_TO_ALL: write(f, to, read(f, from, &alike)); return FO_OK;
 	case FO_WIRE_SEND:
 	case FO_WIRE_NONE: break;
@@ -410,6 +423,69 @@ static uint8_t sums_over_parts(const struct fo_program *p, const struct fo_op *o
 		over |= across((rows & (uint8_t)~has_rows) | (cols & (uint8_t)~has_cols));
 	}
 	return over;
+}
+
+/* ---- whose tokens ---- */
+
+static bool is_over_block(const struct fo_op *o)
+{
+	return o->kind == FO_OP_attention_block || o->kind == FO_OP_attention_block_bwd;
+}
+
+/* Operands of attention over a block that are keys, values or their gradients. */
+static bool is_of_block(const struct fo_op *o, int i)
+{
+	if (i == FO_ATTENTION_BLOCK_K || i == FO_ATTENTION_BLOCK_V)
+		return true;
+	return o->kind == FO_OP_attention_block_bwd && i >= FO_ATTENTION_BLOCK_BWD_DK;
+}
+
+/* Tokens that an operation reads are of one rank, *far places away, but for the keys of attention over a block. */
+static fo_status check_far(const struct flow *f, const struct fo_op *o, int32_t *far)
+{
+	bool any = is_over_block(o);
+	*far = 0;
+	if (f->cp > 1 && (fo_op_family(o->kind) == FO_OPS_ATTENTION || fo_op_family(o->kind) == FO_OPS_ATTENTION_BWD) &&
+	    !is_over_block(o))
+		return wrong(f, &o->arg[FO_ATTENTION_K], "keys of other ranks of the cp group are left out", 0);
+	for (int i = 0; f->cp > 1 && i < o->n; i++) {
+		const struct fo_operand *a = &o->arg[i];
+		bool alike;
+		if (!fo_access_reads(a->access) || !of_tokens(f->p, a))
+			continue;
+		const int32_t is = read(f, a, &alike).far;
+		const int32_t want = is_over_block(o) ? is_of_block(o, i) ? o->attr.peer : 0 : any ? *far : is;
+		if (is < 0 || is != want)
+			return wrong(f, a, "it has tokens of another rank of the cp group than is meant", 0);
+		if (!is_over_block(o))
+			*far = is;
+		any = true;
+	}
+	return FO_OK;
+}
+
+/* Attention over a block comes equally often for each rank of the group. */
+static fo_status check_blocks(const struct flow *f)
+{
+	int64_t *n = fo_xmalloc((size_t)f->cp * 3 * sizeof *n);
+	fo_status st = FO_OK;
+	for (int32_t i = 0; i < 3 * f->cp; i++)
+		n[i] = 0;
+	for (int i = 0; i < f->u->n; i++) {
+		const struct fo_op *o = fo_instance_op(f->p, f->u, i);
+		const int which = o->kind == FO_OP_attention_block_bwd ? 2 : o->phase == FO_RECOMPUTE;
+		if (is_over_block(o))
+			n[which * f->cp + o->attr.peer]++;
+	}
+	for (int32_t i = 0; i < 3 * f->cp && st == FO_OK; i++)
+		if (n[i] != n[i / f->cp * f->cp])
+			st = fo_fail(
+				FO_EBUG,
+				"rank %d: attention meets the keys of the rank %d places before it %lld times, its own "
+				"%lld times",
+				f->p->rank, i % f->cp, (long long)n[i], (long long)n[i / f->cp * f->cp]);
+	free(n);
+	return st;
 }
 
 /* What operands that are read say of what is made of them. */
@@ -486,7 +562,9 @@ static fo_status visit(struct flow *f, const struct fo_op *o)
 {
 	struct inputs in;
 	const bool updates = fo_op_family(o->kind) == FO_OPS_UPDATE;
+	int32_t far;
 	FO_TRY(look_at_inputs(f, o, &in));
+	FO_TRY(check_far(f, o, &far));
 	for (int i = 0; i < o->n; i++)
 		if (o->arg[i].access == FO_READ)
 			mark_used(f, &o->arg[i]);
@@ -494,10 +572,11 @@ static fo_status visit(struct flow *f, const struct fo_op *o)
 		const struct fo_operand *a = &o->arg[i];
 		if (a->access == FO_TAKE)
 			erase(f, instance_of(f, a), a);
-		if (!fo_access_writes(a->access) || (of_tokens(f->p, a) && !f->tp))
+		if (!fo_access_writes(a->access) || (of_tokens(f->p, a) && !f->tp && f->cp < 2))
 			continue;
 		struct state is = made(f, &in, o, i);
 		is.fresh = updates;
+		is.far = is_over_block(o) && is_of_block(o, i) ? o->attr.peer : far;
 		FO_TRY(add_or_write(f, a, is));
 	}
 	return FO_OK;
@@ -558,6 +637,8 @@ static fo_status follow(struct flow *f)
 		bool comm = fo_op_info(o->kind)->cls == FO_CLASS_COMM;
 		FO_TRY(comm ? visit_comm(f, o) : visit(f, o));
 	}
+	if (f->cp > 1)
+		FO_TRY(check_blocks(f));
 	if (f->p->run.mode != FO_MODE_TRAIN || !f->p->nparam)
 		return FO_OK;
 	for (f->id = 0; f->id < f->u->n; f->id++)
@@ -567,9 +648,12 @@ static fo_status follow(struct flow *f)
 
 fo_status fo_sums_verify(const struct fo_program *p, const struct fo_unrolled *u)
 {
-	struct flow f = {
-		.p = p, .u = u, .unused = -1, .all = coordinates(p, FO_GROUP_DATA), .tp = fo_mesh_tp(&p->run.mesh) > 1
-	};
+	struct flow f = { .p = p,
+			  .u = u,
+			  .unused = -1,
+			  .all = coordinates(p, FO_GROUP_DATA),
+			  .tp = fo_mesh_tp(&p->run.mesh) > 1,
+			  .cp = fo_mesh_cp(&p->run.mesh) };
 	int instances = 0;
 	if (!f.all && !f.tp)
 		return FO_OK;

@@ -43,8 +43,8 @@ static void put(struct fo_rank_mark_bytes *m, int64_t step, int64_t now_ns, cons
 	PUT(&m->counted, w->counted);
 }
 
-/* Marks of two ranks are compared where they name the same step: at multiples of a power of two, so that those of one that
- * sets them twice as often meet all of the other's. */
+/* Marks of two ranks are compared where they name the same step: at multiples of a power of two, so that those of one
+ * that sets them twice as often meet all of the other's. */
 static bool recent_is_due(struct fo_rank_pace_writer *w, int64_t step, int64_t now_ns)
 {
 	const int64_t passed = now_ns - w->last_ns;

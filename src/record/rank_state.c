@@ -70,8 +70,8 @@ bool fo_rank_process(int64_t pid, int64_t *ticks, char *state)
 {
 	enum { BEGAN = 22 }; /* the field's number in proc(5); the state is the third */
 	char path[64], line[1024];
-	/* The main thread's entry, not /proc/PID/stat: an emulator answers that one itself for its own process, with another
-	 * beginning than all others see. */
+	/* The main thread's entry, not /proc/PID/stat: an emulator answers that one itself for its own process, with
+	 * another beginning than all others see. */
 	snprintf(path, sizeof path, "/proc/%lld/task/%lld/stat", (long long)pid, (long long)pid);
 	first_line(path, line, sizeof line);
 	const char *at = strrchr(line, ')'); /* the second field may hold anything */

@@ -101,8 +101,8 @@ struct fo_lane_seen {
 	char op[48], block[48], phase[24], group[24], name[24];
 };
 enum fo_rank_file { FO_RANK_FILE_ABSENT, FO_RANK_FILE_WHOLE, FO_RANK_FILE_DAMAGED };
-/* A rank's own work up to the end of a step: all of a step's time but what its computation waited for other ranks, and of
- * that what its thread of communication was late. Sums since its file was made. */
+/* A rank's own work up to the end of a step: all of a step's time but what its computation waited for other ranks, and
+ * of that what its thread of communication was late. Sums since its file was made. */
 struct fo_rank_mark {
 	int64_t step, at_ns, own_ns;
 	int64_t counted; /* steps that are in own_ns: metered ones are not */

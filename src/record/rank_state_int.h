@@ -66,8 +66,8 @@ _Static_assert(offsetof(struct fo_rank_bytes, beats) == 320 && offsetof(struct f
 		       offsetof(struct fo_rank_bytes, pace.recent) == 3104 && sizeof(struct fo_rank_bytes) == 6208,
 	       "as docs/formats.md says");
 
-/* The writer's side of the pace: what of a step is not in the file yet. Only the thread that runs the steps, which is that
- * of lane 0, touches it, but for what is atomic. */
+/* The writer's side of the pace: what of a step is not in the file yet. Only the thread that runs the steps, which is
+ * that of lane 0, touches it, but for what is atomic. */
 struct fo_rank_pace_writer {
 	int64_t begin_ns;           /* of the step; 0: none is under way, or it is not counted */
 	int64_t waits_ns;           /* lane 0 has waited for another rank since then; 0: it does not */

@@ -45,8 +45,8 @@ bool fo_ranks_need_watch(const struct fo_ranks_seen *s);
  * about it, without its number: "is stopped (host h2, process 41): step 3: matmul of layer 1 (forward, micro-batch
  * 1)". */
 int fo_ranks_cause(const struct fo_ranks_seen *s, double bound, double least, char *text, size_t size);
-/* Is one rank slower than all others (timeline/slow.h)? By the marks of all ranks: the recent ones, or those of the whole
- * run since it began or went on last. */
+/* Is one rank slower than all others (timeline/slow.h)? By the marks of all ranks: the recent ones, or those of the
+ * whole run since it began or went on last. */
 void fo_ranks_slow(const struct fo_ranks_seen *s, bool recent, struct fo_slow_rank *out);
 /* "0-2, 5" of the ranks for which `in` is true. */
 void fo_ranks_text(const bool *in, int n, char *out, size_t size);

@@ -83,7 +83,8 @@ struct fo_report {
 	bool has_profile;
 	struct fo_profile profile;
 	struct fo_ranks ranks; /* ranks 0: the run has one, or left nothing of several */
-	/* Of the marks that the ranks keep in ranks/, over the run since it began or went on last; else of the timelines. */
+	/* Of the marks that the ranks keep in ranks/, over the run since it began or went on last; else of the
+	 * timelines. */
 	struct fo_slow_rank slow;
 	char slow_host[80]; /* "" not known */
 	struct fo_report_memory memory;
@@ -105,7 +106,8 @@ void fo_running_median(const double *v, int64_t n, int64_t window, double *out);
 void fo_report_doc(const struct fo_report *o, struct fo_doc *d);
 /* Fields of an open JSON object. */
 void fo_report_json(const struct fo_report *o, struct fo_json *j);
-/* What a named rank costs, as a sentence: "rank 1 (host h2) has 12.3 ms of own work in a step, ...". host: "" not known. */
+/* What a named rank costs, as a sentence: "rank 1 (host h2) has 12.3 ms of own work in a step, ...". host: "" not
+ * known. */
 const char *fo_report_slow_text(struct fo_doc *d, const struct fo_slow_rank *s, const char *host);
 /* Member "straggler" of an open object. */
 void fo_report_slow_json(struct fo_json *j, const struct fo_slow_rank *s);

@@ -23,8 +23,8 @@ struct fo_rank_times {
 	/* The same by lane (fo_lane_carries): where several are under way, a moment counts for the first of them, so
 	 * these sum to all exposed and all hidden communication. */
 	int64_t lane_exposed_ns[FO_LANE_COUNT], lane_hidden_ns[FO_LANE_COUNT];
-	int64_t other_ns;                      /* neither: dispatch, ports, the host */
-	int64_t last, caused_ns;               /* collectives in which it arrived last; what the others waited then */
+	int64_t other_ns;        /* neither: dispatch, ports, the host */
+	int64_t last, caused_ns; /* collectives in which it arrived last; what the others waited then */
 };
 /* A rank's calls in one group. */
 struct fo_rank_group {
@@ -43,8 +43,8 @@ struct fo_ranks {
 	struct fo_rank_times *rank;    /* each of them */
 	struct fo_rank_group *group;   /* by group, colour, place */
 	int64_t groups, calls, unmatched;
-	int late;          /* the rank for which others waited longest; -1: for none */
-	int64_t waited_ns; /* by all ranks together, summed over calls */
+	int late;                 /* the rank for which others waited longest; -1: for none */
+	int64_t waited_ns;        /* by all ranks together, summed over calls */
 	struct fo_slow_rank slow; /* each of the steps is a window; not known unless all ranks are */
 };
 /* file[r]: of rank r, or NULL. Files of one run. */

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* How likely `heads` or more of n fair coins are. A rank of two that are alike is the slowest in half of all windows, one
- * of more in fewer. */
+/* How likely `heads` or more of n fair coins are. A rank of two that are alike is the slowest in half of all windows,
+ * one of more in fewer. */
 static double tail(int n, int heads)
 {
 	double sum = 0;

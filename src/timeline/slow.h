@@ -1,8 +1,8 @@
 /* Is one rank slower than all others, and what does that cost the job?
  *
- * Ranks that share a model's rows go in step: the slowest one's own work is what a step takes, and the others wait for the
- * difference. Some rank is the slowest in every step, so a name needs more than that: one rank must be the slowest in so
- * many windows of time that chance does not explain it, and by an amount that matters. */
+ * Ranks that share a model's rows go in step: the slowest one's own work is what a step takes, and the others wait for
+ * the difference. Some rank is the slowest in every step, so a name needs more than that: one rank must be the slowest
+ * in so many windows of time that chance does not explain it, and by an amount that matters. */
 #ifndef FO_TIMELINE_SLOW_H
 #define FO_TIMELINE_SLOW_H
 

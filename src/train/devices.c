@@ -30,7 +30,7 @@ int fo_devices_sharing(const char *text, int ranks, int *devices)
 
 /* ---- a rank's part ---- */
 
-/* What a rank says of its device. */
+/* A rank's answer about its device. */
 struct is {
 	char host[64], pci[16];
 	int64_t free_bytes;

@@ -92,8 +92,8 @@ struct fo_exec_options {
 	struct fo_comm_local local;     /* of a team (team.h): links between its ranks */
 	bool bind;                      /* a team's ranks that are threads, each to its share of the processors */
 	struct fo_exec_devices devices; /* of a team; `cuda` is rank 0's */
-	double *mac;                /* not NULL: `ref` counts multiply-accumulates here (tests) */
-	int timeline_steps;         /* steps that the span rings hold; 0: 64 */
+	double *mac;                    /* not NULL: `ref` counts multiply-accumulates here (tests) */
+	int timeline_steps;             /* steps that the span rings hold; 0: 64 */
 	/* The device, opened by the caller and closed after executors and store; NULL: the processor. With a device
 	 * isa, threads, delay_seed and mac are not used. */
 	struct fo_cuda *cuda;

@@ -384,9 +384,11 @@ static void run_linked(struct fo_exec *e, int32_t step)
 		const bool resting = under_way && rests(e);
 		if (resting)
 			fo_comm_idle(e->o.links->world, true);
-		/* Nothing is computed meanwhile: a processor is free. */
-		if (resting && fo_comm_spin(since))
+		/* Nothing is computed meanwhile: a processor is free. Who lets others go first is not late. */
+		if (resting && fo_comm_spin(since)) {
+			due = 0;
 			continue;
+		}
 		const int64_t nap = under_way ? fo_comm_nap_ns(since, until) : 0;
 		due = nap ? fo_now_ns() + nap : 0;
 		sleep_until_ready(e, nap);

@@ -133,6 +133,11 @@ static fo_status fill_lanes(struct fo_exec *e)
 		if (!e->o.links || o->lane == FO_LANE_COMPUTE)
 			return fo_fail(FO_EBUG, "%s on lane %s, and no other rank to reach from there",
 				       fo_op_info(o->kind)->name, fo_lane_name[o->lane]);
+		if (e->o.links->streams && o->attr.narrow)
+			return fo_fail(FO_EUNSUPPORTED,
+				       "%s cannot travel as bf16 over NCCL: take fp32, or "
+				       "mesh.over=host",
+				       fo_op_info(o->kind)->name);
 		lane->transfer.part = fo_xmalloc((size_t)e->p->ranks * sizeof *lane->transfer.part);
 	}
 	x->staged = e->o.links && !e->o.links->streams;

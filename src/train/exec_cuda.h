@@ -21,8 +21,8 @@ struct fo_exec_stream {
 	bool used;
 	fo_cuda_stream stream;
 	fo_cuda_event join;
-	size_t ws_bytes, ws_at; /* in the workspace */
-	int *instance, instances; /* its instances, in order */
+	size_t ws_bytes, ws_at;      /* in the workspace */
+	int *instance, instances;    /* its instances, in order */
 	struct fo_transfer transfer; /* of a lane of communication */
 	/* exec_staged.c */
 	size_t stage_bytes, stage_at; /* in the staging */
@@ -69,8 +69,8 @@ struct fo_exec_cuda {
 	size_t staging_bytes, scratch_at;
 	int64_t *stage;
 	struct fo_exec_inputs inputs;
-	bool whole_step; /* a step is put into the streams, not an instance alone */
-	bool staged;     /* communication goes through host memory */
+	bool whole_step;    /* a step is put into the streams, not an instance alone */
+	bool staged;        /* communication goes through host memory */
 	fo_cuda_event over; /* of a step in which other ranks' devices take part: it is done */
 	struct fo_exec_site *site;
 	int sites;
@@ -92,10 +92,10 @@ static inline const struct fo_exec_device_op *fo_exec_device_op(const struct fo_
 }
 /* With option poison: fills what the instance begins with 0xff, NaN in every floating-point type and -1 as an index. */
 FO_CHECKED fo_status fo_exec_poison_device(struct fo_exec *e, int id);
-/* Before the first instance of a step is put into the streams, and after the last one. */
+/* Called before the first instance of a step is put into the streams, and after the last one. */
 FO_CHECKED fo_status fo_exec_lanes_begin(struct fo_exec *e, bool timed, bool capturing);
 FO_CHECKED fo_status fo_exec_lanes_end(struct fo_exec *e);
-/* Before and after instance id is: waits and events. */
+/* Waits and events around instance id, put into its lane's stream before and after it. */
 FO_CHECKED fo_status fo_exec_instance_begins(struct fo_exec *e, int id, bool timed, bool capturing);
 FO_CHECKED fo_status fo_exec_instance_ends(struct fo_exec *e, int id, bool timed, bool capturing);
 /* Waits until a stream is idle. FO_ECOMM: another rank, which takes part in what is in it, has given up. */

@@ -1,10 +1,12 @@
 /* Instances in streams: served by ports, run by kernels with their plans and workspaces. */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "train/exec_cuda.h"
 #include "train/store_int.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { WS_ALIGN = 256 }; /* promised by struct fo_cuda_queue */
 
@@ -24,8 +26,8 @@ fo_status fo_exec_poison_device(struct fo_exec *e, int id)
 	const int32_t *life_of = &e->u.life_of[e->u.arg_begin[id]];
 	for (int i = 0; e->o.poison && i < o->n; i++)
 		if (fo_exec_begins(e, id, i) && e->p->buf[o->arg[i].buf].home != FO_HOME_HOST)
-			FO_TRY(fo_cuda_fill(e->cuda->c, e->data[life_of[i]], 0xff,
-					    (size_t)e->u.life[life_of[i]].bytes, e->cuda->lane[o->lane].stream));
+			FO_TRY(fo_cuda_fill(e->cuda->c, e->data[life_of[i]], 0xff, (size_t)e->u.life[life_of[i]].bytes,
+					    e->cuda->lane[o->lane].stream));
 	return FO_OK;
 }
 
@@ -65,6 +67,84 @@ fo_status fo_exec_enqueue(struct fo_exec *e, int id)
 	fo_status st = enqueue(e, id);
 	fo_cuda_trace_pop();
 	return st == FO_OK ? FO_OK : fo_exec_failed(e, id, st);
+}
+
+/* ---- around instances: waits and events ---- */
+
+fo_status fo_exec_instance_begins(struct fo_exec *e, int id, bool timed, bool capturing)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	fo_cuda_stream s = x->lane[fo_instance_op(e->p, &e->u, id)->lane].stream;
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		if (e->u.wait[id][l] >= 0)
+			FO_TRY(fo_cuda_event_after(x->c, s, x->at[e->u.wait[id][l]].done));
+	if (timed && x->at[id].begins)
+		FO_TRY(fo_cuda_event_record(x->c, x->at[id].begins, s, capturing));
+	return FO_OK;
+}
+
+fo_status fo_exec_instance_ends(struct fo_exec *e, int id, bool timed, bool capturing)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	fo_cuda_stream s = x->lane[fo_instance_op(e->p, &e->u, id)->lane].stream;
+	if (timed)
+		FO_TRY(fo_cuda_event_record(x->c, x->at[id].ends, s, capturing));
+	return x->at[id].done ? fo_cuda_event_record(x->c, x->at[id].done, s, false) : FO_OK;
+}
+
+/* All streams begin after the compute lane's and end before it goes on: waiting for that one is waiting for the
+ * step. */
+fo_status fo_exec_lanes_begin(struct fo_exec *e, bool timed, bool capturing)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	fo_cuda_stream first = x->lane[FO_LANE_COMPUTE].stream;
+	if (timed)
+		FO_TRY(fo_cuda_event_record(x->c, x->base, first, capturing));
+	FO_TRY(fo_cuda_event_record(x->c, x->fork, first, false));
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		if (x->lane[l].used && l != FO_LANE_COMPUTE)
+			FO_TRY(fo_cuda_event_after(x->c, x->lane[l].stream, x->fork));
+	return FO_OK;
+}
+
+fo_status fo_exec_lanes_end(struct fo_exec *e)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	fo_cuda_stream first = x->lane[FO_LANE_COMPUTE].stream;
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		if (!x->lane[l].used || l == FO_LANE_COMPUTE)
+			continue;
+		FO_TRY(fo_cuda_event_record(x->c, x->lane[l].join, x->lane[l].stream, false));
+		FO_TRY(fo_cuda_event_after(x->c, first, x->lane[l].join));
+	}
+	return FO_OK;
+}
+
+/* ---- other ranks' devices ---- */
+
+void fo_exec_give_up(struct fo_exec *e)
+{
+	if (!e->o.links)
+		return;
+	fo_comm_abort(e->o.links->world);
+	fo_links_abort(e->o.links);
+}
+
+fo_status fo_exec_wait(struct fo_exec *e, fo_cuda_stream s)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	const int64_t since = fo_now_ns();
+	bool done = false;
+	if (!e->o.links || x->staged)
+		return fo_cuda_stream_wait(x->c, s);
+	FO_TRY(fo_cuda_event_record(x->c, x->over, s, false));
+	for (;;) {
+		FO_TRY(fo_cuda_event_done(x->c, x->over, &done));
+		FO_TRY(fo_links_check(e->o.links)); /* what ended because it was given up is not done */
+		if (done)
+			return FO_OK;
+		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since, 0) }, NULL);
+	}
 }
 
 /* ---- plans and workspaces ---- */

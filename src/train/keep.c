@@ -367,11 +367,20 @@ static const struct fo_st_tensor *find(const struct fo_tensors *t, const struct 
 	return NULL;
 }
 
+/* Weights travel by the host's addresses, from memory that a checkpoint may still be written from. */
+static fo_status fetch_whole(struct fo_keep *p)
+{
+	if (!p->on_device)
+		return FO_OK;
+	(void)fo_keep_idle(p, true);
+	return fo_exec_fetch(p->exec);
+}
+
 fo_status fo_keep_lend(struct fo_keep *p, struct fo_store *to, const struct fo_program *of)
 {
 	struct fo_tensors whole = { 0 };
 	int32_t *places = NULL;
-	fo_status st = p->on_device ? fo_exec_fetch(p->exec) : FO_OK; /* travels by the host's addresses */
+	fo_status st = fetch_whole(p);
 	if (st == FO_OK)
 		st = fo_store_tensors(to, of, &whole);
 	if (st == FO_OK)
@@ -387,11 +396,10 @@ fo_status fo_keep_lend(struct fo_keep *p, struct fo_store *to, const struct fo_p
 	return st;
 }
 
-static fo_status lend(const struct fo_keep *p)
+static fo_status lend(struct fo_keep *p)
 {
 	int32_t *places = NULL;
-	if (p->on_device)
-		FO_TRY(fo_exec_fetch(p->exec));
+	FO_TRY(fetch_whole(p));
 	fo_status st = tell_places(p, &places);
 	free(places);
 	for (size_t i = 0; i < p->tensors.weights && st == FO_OK; i++) {

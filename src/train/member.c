@@ -15,6 +15,8 @@ static fo_status build(struct fo_member *m, const void *bytes, size_t n, struct 
 	m->ports.rank = (int)fo_mesh_set(&low.mesh);
 	m->eval_ports.ranks = m->ports.ranks;
 	m->eval_ports.rank = m->ports.rank;
+	fo_ports_own_tokens(&m->ports, &low);
+	fo_ports_own_tokens(&m->eval_ports, &low);
 	FO_TRY(fo_pass_build(&m->program, &t->model, &low));
 	if (t->eval.seq) {
 		low = t->eval;

@@ -15,10 +15,11 @@
 
 struct fo_member {
 	int number, ranks;
-	char host[64];       /* "": not told, a rank is a thread */
-	char *lost;          /* rank 0's working directory, where it is not there on this host; else NULL */
-	bool ended;          /* rank 0 has ended the job */
-	struct fo_cpus cpus; /* that it may use */
+	char host[64];        /* "": not told, a rank is a thread */
+	char *lost;           /* rank 0's working directory, where it is not there on this host; else NULL */
+	bool ended;           /* rank 0 has ended the job */
+	struct fo_cpus cpus;  /* that it may use */
+	struct fo_cpus given; /* of a process: that it might use before it took its share */
 	/* All ranks, for what the program sends. It is given up when a task fails, so that nobody waits for this rank.
 	 */
 	struct fo_comm *world;

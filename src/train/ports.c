@@ -1,6 +1,28 @@
 #include "train/ports.h"
+#include "program/ring.h"
 
 #include <string.h>
+
+void fo_ports_own_tokens(struct fo_ports *p, const struct fo_lowering *run)
+{
+	int32_t place;
+	p->cp = fo_mesh_group(&run->mesh, FO_GROUP_CP, &place, NULL);
+	p->place = place;
+	p->seq = run->seq;
+}
+
+/* `own` tokens of whole rows: all of them, or those of one rank of a cp group. */
+static void take_tokens(const struct fo_ports *p, int32_t *to, const int32_t *from, int64_t own)
+{
+	if (p->cp < 2) {
+		memcpy(to, from, (size_t)own * sizeof *to);
+		return;
+	}
+	const int64_t seq = p->seq, mine = seq / p->cp, chunk = mine / 2;
+	for (int64_t i = 0; i < own; i += chunk)
+		memcpy(to + i, from + i / mine * seq + fo_ring_place(p->cp, p->place, chunk, i),
+		       (size_t)chunk * sizeof *to);
+}
 
 fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_tensor *arg, int n)
 {
@@ -9,12 +31,13 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 	case FO_PORT_BATCH: {
 		const struct fo_batch *b = p->ahead ? p->ahead : p->batch;
 		const int32_t *const from[] = { b->token, b->target, b->position, b->doc_start };
-		const int64_t rows = arg->rows, at = (mb * (int64_t)(p->ranks ? p->ranks : 1) + p->rank) * rows;
+		const int64_t own = arg->rows, tokens = own * (p->cp ? p->cp : 1),
+			      at = (mb * (int64_t)(p->ranks ? p->ranks : 1) + p->rank) * tokens;
 		for (int i = 0; i < n && i < 4; i++)
-			memcpy(arg[i].data, from[i] + at, (size_t)rows * sizeof(int32_t));
-		/* Documents begin at a place in the rank's own rows. */
-		for (int64_t i = 0; p->rank && n > FO_PORT_BATCH_DOC_START && i < rows; i++)
-			((int32_t *)arg[FO_PORT_BATCH_DOC_START].data)[i] -= (int32_t)(p->rank * rows);
+			take_tokens(p, arg[i].data, from[i] + at, own);
+		/* Documents begin at a place in these rows. */
+		for (int64_t i = 0; p->rank && n > FO_PORT_BATCH_DOC_START && i < own; i++)
+			((int32_t *)arg[FO_PORT_BATCH_DOC_START].data)[i] -= (int32_t)(p->rank * tokens);
 		return FO_OK;
 	}
 	case FO_PORT_CHUNK: {

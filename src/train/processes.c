@@ -96,6 +96,7 @@ static fo_status take_share(struct fo_processes *p, const struct joining *all)
 		sharing += shares(&all[i], &all[number]);
 		at += i < number && shares(&all[i], &all[number]);
 	}
+	fo_cpus_here(&p->self.given);
 	struct fo_cpus *share = fo_xmalloc((size_t)sharing * sizeof *share);
 	own.threads = fo_topology_share_here(sharing, share);
 	if (all[0].bind && fo_cpus_count(&share[at]))
@@ -287,6 +288,12 @@ int64_t fo_processes_memory(const struct fo_processes *p)
 			least = own;
 	}
 	return least;
+}
+
+void fo_processes_use_all(struct fo_processes *p, bool on)
+{
+	if (p && fo_cpus_count(&p->self.given))
+		(void)fo_cpus_bind(on ? &p->self.given : &p->self.cpus);
 }
 
 /* ---- what all do ---- */

@@ -53,6 +53,10 @@ int fo_processes_threads(const struct fo_processes *p); /* of a rank, where the 
 enum fo_isa fo_processes_isa(const struct fo_processes *p, enum fo_isa most); /* that all have, `most` at most */
 int64_t fo_processes_memory(const struct fo_processes *p); /* bytes that are free for each rank; 0: not known */
 
+/* While the others wait, the calling thread of rank 0, and threads that it starts, may use the processors of all ranks
+ * with which it shares them; on false: its own again. NULL: nothing. */
+void fo_processes_use_all(struct fo_processes *p, bool on);
+
 /* ---- what rank 0 has all ranks do before programs run ---- */
 
 /* Do all see the run's folder? FO_EIO names a rank that does not. */

@@ -35,7 +35,7 @@ struct fo_room_step {
 	struct fo_exec_options options; /* threads: of all ranks of this process together */
 	struct fo_processes *processes; /* that ranks are; NULL: threads of this one */
 	int sharing; /* ranks that take of `have`; 0: all of this process (fo_room_step_ranks_here) */
-	/* Of the step's executor; evaluation looks at no next batch, nor do several ranks, which read rank 0's. */
+	/* Serves the step's executor: evaluation looks at no next batch, nor do several ranks, which read rank 0's. */
 	fo_exec_batch_fn *batch;
 	fo_port_fn *port;
 	void *ctx, *eval_ctx;               /* of the ports */

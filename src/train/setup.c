@@ -12,7 +12,7 @@
 
 /* ---- the device ---- */
 
-/* Those of the other ranks. Threads open theirs when they are made, and what rank 0's device has free is for all that
+/* The other ranks' devices. Threads open theirs when they are made, and what rank 0's device has free is for all that
  * share it; processes open theirs now, and each plans with its own part. */
 static fo_status open_devices(struct fo_setup *s)
 {
@@ -256,7 +256,8 @@ fo_status fo_setup_loader(const struct fo_setup *s, const struct fo_loader_state
 /* Tokens of a batch of evaluation, of all ranks. */
 static int64_t eval_tokens(const struct fo_setup *s)
 {
-	return s->step.eval_program.tokens * fo_mesh_data(&s->step.eval_program.run.mesh);
+	const struct fo_lowering *run = &s->step.eval_program.run;
+	return run->rows * run->seq * fo_mesh_data(&run->mesh);
 }
 
 int64_t fo_setup_loader_bytes(const struct fo_setup *s)
@@ -265,12 +266,12 @@ int64_t fo_setup_loader_bytes(const struct fo_setup *s)
 	const struct fo_room_step *p = &s->step;
 	struct fo_batch_shape shape = fo_setup_shape(s, &p->program);
 	const int64_t here = fo_room_step_rows_here(p);
-	int64_t step = p->program.tokens * here * p->program.run.micro_batches * TOKEN_BYTES,
-		eval = p->eval_program.tokens * here * TOKEN_BYTES * s->eval_batches,
+	int64_t step = p->program.run.rows * p->program.run.seq * here * p->program.run.micro_batches * TOKEN_BYTES,
+		eval = p->eval_program.run.rows * p->eval_program.run.seq * here * TOKEN_BYTES * s->eval_batches,
 		order = fo_loader_order_bytes(&s->corpus.train, &shape,
 					      p->processes ? fo_processes_on_host(p->processes) : 1);
-	const int64_t pieces =
-		p->processes ? fo_links_bytes(&p->program, p->eval_program.nbuf ? &p->eval_program : NULL) : 0;
+	const struct fo_program *evaluation = p->eval_program.nbuf ? &p->eval_program : NULL;
+	const int64_t pieces = p->processes ? fo_links_bytes(&p->program, evaluation) : 0;
 	return (int64_t)fo_pages_size((size_t)(STEPS * step + order)) + eval + pieces +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->exec)->bytes) + fo_team_beside_bytes(p->team) +
 	       (int64_t)fo_pages_size(fo_exec_timeline(p->eval)->bytes);
@@ -297,7 +298,10 @@ fo_status fo_setup_eval_batches(struct fo_setup *s)
 fo_status fo_setup_data(struct fo_setup *s)
 {
 	const struct fo_train_hooks *h = s->hooks;
-	FO_TRY(fo_corpus_open(&s->corpus, s->run, s->step.model.vocab, h->progress, h->ctx, h->stop));
+	fo_processes_use_all(h->processes, true);
+	fo_status st = fo_corpus_open(&s->corpus, s->run, s->step.model.vocab, h->progress, h->ctx, h->stop);
+	fo_processes_use_all(h->processes, false);
+	FO_TRY(st);
 	s->eval_batches = s->run->eval_every ? s->run->eval_batches : 0;
 	/* No more evaluation than held-out text. */
 	int64_t most = s->corpus.val.tokens / eval_tokens(s);
@@ -328,6 +332,8 @@ fo_status fo_setup_executors(struct fo_setup *s)
 	if (s->run->inputs_ahead)
 		p->batch = fo_ports_batch;
 	s->ports.ranks = s->eval_ports.ranks = fo_room_step_rows_here(p);
+	fo_ports_own_tokens(&s->ports, &p->program.run);
+	fo_ports_own_tokens(&s->eval_ports, &p->program.run);
 	p->port = fo_ports_serve;
 	p->ctx = &s->ports;
 	p->eval_ctx = &s->eval_ports;

@@ -99,8 +99,8 @@ static fo_status link_all(struct fo_team *t)
 	struct fo_member *self = t->carrier->self;
 	const bool nccl = t->devices.nccl;
 	FO_TRY(fo_carrier_begin(t->carrier, FO_TASK_LINK, &nccl, sizeof nccl));
-	return fo_carrier_end(t->carrier, fo_links_open(&self->links, self->world, t->first, t->eval,
-							nccl ? self->cuda : NULL));
+	return fo_carrier_end(t->carrier,
+			      fo_links_open(&self->links, self->world, t->first, t->eval, nccl ? self->cuda : NULL));
 }
 
 static fo_status make_all(struct fo_team *t, const struct fo_exec_options *o)

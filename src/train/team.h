@@ -21,7 +21,7 @@ int fo_team_threads(int threads, int ranks);
 FO_CHECKED fo_status fo_team_open(struct fo_team **out, const struct fo_program *first, const struct fo_program *eval,
 				  const struct fo_exec_options *o, fo_port_fn *port, struct fo_processes *p);
 struct fo_links *fo_team_links(struct fo_team *t); /* rank 0's */
-bool fo_team_over_nccl(const struct fo_team *t);    /* calls go over NCCL, from device to device */
+bool fo_team_over_nccl(const struct fo_team *t);   /* calls go over NCCL, from device to device */
 struct fo_comm *fo_team_world(struct fo_team *t);  /* rank 0's; t NULL: NULL */
 struct fo_comm *fo_team_tasks(struct fo_team *t);  /* the same, which no failed step ends (struct fo_member) */
 /* All ranks do their part of a task (keep.h), own: rank 0's, who alone does it where t is NULL. *done (may be NULL): it

@@ -47,6 +47,6 @@ refused 2 "cannot be combined with train.kernel-times: CUPTI sees" train $job --
 refused 2 "only links through host memory are emulated" train $job --run.dir=no --train.device=cuda --mesh.over=nccl --link-gbps=1
 refused 2 "there is no CUDA device 3" train $job --run.dir=no --train.device=cuda:3
 # Two ranks take 16 MiB of a device.
-FLATOUT_SOFT_MEMORY=$((14 << 20)) refused 3 "the run plans .*16.0 MiB and may use 13.8 MiB" train $job --run.dir=no --train.device=cuda
+FLATOUT_SOFT_MEMORY=$((14 << 20)) refused 3 "no plan of this step fits into 13.8 MiB: the least that was tried takes 16.0 MiB" train $job --run.dir=no --train.device=cuda
 FLATOUT_SOFT_MEMORY=$((17 << 20)) run 0 train $job --run.dir=fits --train.device=cuda --dry-run
 finish

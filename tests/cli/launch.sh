@@ -37,7 +37,7 @@ for i in $(seq 150); do
 	sleep 0.1
 done
 run 0 status one
-says "Job: *one: 1 rank, step [1-9]" "Hosts: " "Processors: *1 thread, on [0-9]" " ago  *step [1-9]"
+says "Job: *one: 1 rank, step [1-9]" "Hosts: " "Processors: *1 thread, on [0-9]" " ago  *\(step [1-9]\|between steps\|saving\)"
 kill -STOP $one
 for i in $(seq 100); do # a signal takes its time on a busy machine
 	grep -q ') T ' /proc/$one/stat && break

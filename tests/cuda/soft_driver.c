@@ -606,10 +606,12 @@ int fo_software_enqueue_met(void *stream, void (*run)(void *args), bool (*met)(v
 	struct soft_stream *s = stream_of(stream);
 	if (!s)
 		return (int)leave(CUDA_ERROR_INVALID_HANDLE);
-	return (int)leave(soft_put(
-		s,
-		(struct soft_work){
-			.kind = SOFT_CALL, .name = name, .run = run, .met = met, .args = args_new(args, bytes), .bytes = bytes }));
+	return (int)leave(soft_put(s, (struct soft_work){ .kind = SOFT_CALL,
+							  .name = name,
+							  .run = run,
+							  .met = met,
+							  .args = args_new(args, bytes),
+							  .bytes = bytes }));
 }
 int fo_software_enqueue(void *stream, void (*run)(void *args), const void *args, size_t bytes, const char *name)
 {

@@ -64,7 +64,7 @@ struct soft_work {
 	/* call */
 	void (*run)(void *args);
 	bool (*met)(void *args); /* may it run now? NULL: yes. Asked again and again, with the lock held */
-	void *args; /* own; 64-byte aligned */
+	void *args;              /* own; 64-byte aligned */
 	/* copy, fill */
 	void *to;
 	const void *from;

@@ -172,7 +172,7 @@ static void carry_out(const struct world *w)
 	for (int r = 0; r < w->ranks && c->kind != WINDOW; r++)
 		if (c->kind != REDUCE || r == c->peer)
 			memcpy(w->slot[r].to, result + (c->kind == REDUCE_SCATTER ? (size_t)r * bytes : 0),
-		       c->kind == ALL_GATHER ? all : bytes);
+			       c->kind == ALL_GATHER ? all : bytes);
 	free(result);
 }
 
@@ -186,8 +186,8 @@ static ncclResult_t check(const struct call *c)
 	size_t part = c->count * size_of(c->type), all = part * (size_t)w->ranks,
 	       in = c->kind == REDUCE_SCATTER ? all : part, out = c->kind == ALL_GATHER ? all : part,
 	       own = (size_t)c->comm->rank * part;
-	bool reads = c->kind != RECV && c->kind != WINDOW, writes = c->kind != SEND && c->kind != WINDOW &&
-	     (c->kind != REDUCE || c->comm->rank == c->peer);
+	bool reads = c->kind != RECV && c->kind != WINDOW,
+	     writes = c->kind != SEND && c->kind != WINDOW && (c->kind != REDUCE || c->comm->rank == c->peer);
 	if (c->comm->finalized)
 		return ncclInvalidUsage;
 	if (!size_of(c->type) || (c->peer < 0 || c->peer >= w->ranks) || (c->op != ncclSum && c->op != ncclMax))
@@ -232,7 +232,7 @@ static void come(struct call *c)
 	pthread_cond_broadcast(&change);
 }
 
-/* Of a call in a stream: it is over. */
+/* Is a call in a stream over? */
 static bool over(void *args)
 {
 	struct call *c = args;

@@ -13,7 +13,7 @@
 
 static const struct fo_test_soft *soft;
 
-/* Who holds what, and how: of a job of shard x replicate ranks. */
+/* Jobs of shard x replicate ranks. */
 static const struct form {
 	const char *name;
 	int shard, replicate, micro_batches;

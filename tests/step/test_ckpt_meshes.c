@@ -143,17 +143,20 @@ static struct fo_lowering draw(const struct fo_model *m, const struct fo_lowerin
 }
 
 /* A job of another random mesh with state of the same formats. */
-static void draw_job(struct job *j, const struct fo_model *m, const struct fo_lowering *like, char *label, size_t size)
+static void draw_job(struct job *j, const struct fo_model *m, const struct fo_lowering *like, char *label, size_t size,
+		     int *divided, int *copied)
 {
 	struct fo_lowering low;
 	do
 		low = draw(m, like);
 	while (!job_make(j, m, low));
+	*divided += low.mesh.tp > 1;
+	*copied += j->program[0].run.mesh.kv > 1;
 	int n = snprintf(label, size, "replicate %d shard %d tp %d: ", low.mesh.replicate, low.mesh.shard, low.mesh.tp);
 	choices_describe(label + n, size - (size_t)n, m, &low);
 }
 
-static void one_case(struct fo_arena *a, int *divided)
+static void one_case(struct fo_arena *a, int *divided, int *copied)
 {
 	static const struct {
 		enum fo_numerics precision;
@@ -166,7 +169,8 @@ static void one_case(struct fo_arena *a, int *divided)
 		       { FO_PRECISION_BF16, FO_MASTER_NONE, FO_MOMENTS_BF16 } };
 	const size_t f = (size_t)choices_draw(sizeof format / sizeof *format);
 	struct fo_model m = choices_small_model();
-	m.heads *= 4, m.kv_heads *= 4, m.ffn *= 4; /* of which tp groups have parts */
+	/* Tp groups have parts of all of these, and copies of key and value heads where there are fewer. */
+	m.heads *= 4, m.kv_heads <<= choices_draw(3), m.ffn *= 4;
 	struct fo_lowering low = { .seq = SEQ,
 				   .micro_batches = 1,
 				   .precision = format[f].precision,
@@ -181,8 +185,7 @@ static void one_case(struct fo_arena *a, int *divided)
 	fo_store_init(one.store[0], &one.program[0], 7);
 	job_save(&one, one_dir, bound);
 	/* Ranks begin alike, and with the weights of a folder. */
-	draw_job(&many, &m, &low, label, sizeof label);
-	*divided += many.program[0].run.mesh.tp > 1;
+	draw_job(&many, &m, &low, label, sizeof label, divided, copied);
 	for (int r = 0; r < many.ranks; r++)
 		fo_store_init(many.store[r], &many.program[r], 7);
 	job_save(&many, dirs[0], bound);
@@ -201,8 +204,7 @@ static void one_case(struct fo_arena *a, int *divided)
 	job_save(&one, one_dir, bound);
 	const char *from = one_dir;
 	for (int i = 0; i < 2; i++) {
-		draw_job(&many, &m, &low, label, sizeof label);
-		*divided += many.program[0].run.mesh.tp > 1;
+		draw_job(&many, &m, &low, label, sizeof label, divided, copied);
 		job_read(&many, folder(a, from));
 		job_save(&many, dirs[i], bound);
 		same_files(a, one_dir, dirs[i], label);
@@ -222,14 +224,15 @@ static void test_any_mesh(void **state)
 	(void)state;
 	const char *more = getenv("FLATOUT_MESH_CASES");
 	const int cases = more ? atoi(more) : 12;
-	int divided = 0;
+	int divided = 0, copied = 0;
 	for (int i = 0; i < cases; i++) {
 		struct fo_arena a = { 0 };
-		one_case(&a, &divided);
+		one_case(&a, &divided, &copied);
 		fo_arena_fini(&a);
 	}
-	print_message("%d cases, %d of their jobs with tp groups\n", cases, divided);
-	assert_true(divided > cases / 2);
+	print_message("%d cases; %d of their jobs with tp groups, %d of these with copies of heads\n", cases, divided,
+		      copied);
+	assert_true(divided > cases / 2 && copied);
 	must(fo_fs_remove_tree(root));
 }
 

@@ -5,6 +5,7 @@
 #include "support/must.h"
 #include "support/step.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -131,6 +132,67 @@ static void test_work_is_divided(void **state)
 	}
 }
 
+/* ---- what the verifier sees ---- */
+
+static struct fo_op *nth(struct fo_program *p, const char *block, int kind, int n)
+{
+	struct fo_block *b = &p->block[fo_block_find(p, block)];
+	for (int i = 0; i < b->n; i++)
+		if (b->op[i].kind == kind && n-- == 0)
+			return &b->op[i];
+	fail_msg("no such operation");
+	return NULL;
+}
+
+/* Keys of a rank that come twice while another's are missing. */
+static void twice(struct fo_program *p) { nth(p, "layer.f", FO_OP_attention_block, 2)->attr.peer = 1; }
+/* The keys are handed on from where they were a step before. */
+static void stale(struct fo_program *p)
+{
+	nth(p, "layer.f", FO_OP_shift, 4)->arg[FO_SHIFT_X].buf = nth(p, "layer.f", FO_OP_shift, 0)->arg[FO_SHIFT_X].buf;
+}
+/* A gradient goes to the rank whose keys it is not of. */
+static void astray(struct fo_program *p)
+{
+	struct fo_block *b = &p->block[fo_block_find(p, "layer.b")];
+	for (int i = b->n - 1; i > 0; i--)
+		if (b->op[i].kind == FO_OP_add) {
+			b->op[i].arg[FO_ADD_A].buf = nth(p, "layer.b", FO_OP_shift, 4)->arg[FO_SHIFT_X].buf;
+			return;
+		}
+}
+static void around_others(struct fo_program *p) { nth(p, "layer.b", FO_OP_shift, 1)->group = FO_GROUP_ALL; }
+
+static void test_verifier(void **state)
+{
+	(void)state;
+	const struct {
+		void (*spoil)(struct fo_program *p);
+		const char *says;
+	} row[] = { { NULL, NULL },
+		    { twice, "tokens of another rank" },
+		    { stale, "tokens of another rank" },
+		    { astray, "tokens of another rank" },
+		    { around_others, "around other ranks" } };
+	const struct fo_model m = step_model(LAYERS, HIDDEN, HEADS, KV, FFN, VOCAB, false);
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		struct fo_lowering low = lowering(4);
+		struct fo_program p;
+		struct fo_unrolled u;
+		must(fo_pass_build(&p, &m, &low));
+		if (row[i].spoil)
+			row[i].spoil(&p);
+		must(fo_unroll(&p, &u));
+		fo_status st = fo_sums_verify(&p, &u);
+		assert_int_equal(st, row[i].spoil ? FO_EBUG : FO_OK);
+		if (row[i].spoil && !strstr(fo_err_text(), row[i].says))
+			fail_msg("'%s' does not say '%s'", fo_err_text(), row[i].says);
+		fo_err_clear();
+		fo_unrolled_fini(&u);
+		fo_program_fini(&p);
+	}
+}
+
 static void refused(struct fo_lowering low, const char *says)
 {
 	const struct fo_model m = step_model(LAYERS, HIDDEN, HEADS, KV, FFN, VOCAB, false);
@@ -162,6 +224,7 @@ int main(void)
 		cmocka_unit_test(test_wire_is_that_of_the_paper),
 		cmocka_unit_test(test_ranges),
 		cmocka_unit_test(test_work_is_divided),
+		cmocka_unit_test(test_verifier),
 		cmocka_unit_test(test_refusals),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,13 +60,20 @@ static bool same_store(const struct ranks_job *j, int rank)
 static void test_equal_to_one_rank(void **state)
 {
 	(void)state;
-	int cases = 0;
+	int cases = 0, groups = 0; /* groups: cases with tp groups */
 	for (int round = 0; round < 60; round++) {
 		static const uint8_t rows[] = { 2, 4, 6, 8, 12 };
 		struct fo_model m = choices_small_model();
 		struct step_batch b;
 		char label[512];
-		step_batch_random(&b, 4 + choices_draw(5), rows[choices_draw(sizeof rows)], 1, m.vocab,
+		static const int32_t of_group[] = { 1, 1, 2, 4 };
+		const int32_t tp = of_group[choices_draw(4)];
+		if (tp > 1) {
+			m.kv_heads = 1 << choices_draw(3);
+			m.heads = 4;
+			m.ffn = 4 * (2 + choices_draw(3));
+		}
+		step_batch_random(&b, tp > 1 ? 8 : 4 + choices_draw(5), rows[choices_draw(sizeof rows)], 1, m.vocab,
 				  (int)choices_draw(4), choices_seed + choices_draws);
 		struct ranks_job j = {
 			.model = m,
@@ -79,9 +86,11 @@ static void test_equal_to_one_rank(void **state)
 		do {
 			j.low.mesh.replicate = 1 + (int32_t)choices_draw(RANKS_MOST);
 			j.low.mesh.shard = 1 + (int32_t)choices_draw(RANKS_MOST);
-		} while (fo_mesh_ranks(&j.low.mesh) > RANKS_MOST || b.rows % fo_mesh_ranks(&j.low.mesh));
-		j.low.rows = b.rows / fo_mesh_ranks(&j.low.mesh);
+			j.low.mesh.tp = tp;
+		} while (fo_mesh_ranks(&j.low.mesh) > RANKS_MOST || b.rows % fo_mesh_data(&j.low.mesh));
+		j.low.rows = b.rows / fo_mesh_data(&j.low.mesh);
 		j.low.pass = choices_passes(&m);
+		j.low.pass.tp = tp > 1 ? 1 + choices_draw(FO_TP_COUNT - 1) : FO_TP_OFF;
 		j.low.pass.ddp = 1 + choices_draw(30);
 		j.low.pass.zero = j.low.mesh.shard > 1 ? choices_draw(FO_ZERO_COUNT) : FO_ZERO_OFF;
 		if (j.low.pass.zero == FO_ZERO_WEIGHTS) {
@@ -94,6 +103,7 @@ static void test_equal_to_one_rank(void **state)
 			legal = same_store(&j, r);
 		if (legal) {
 			cases++;
+			groups += tp > 1;
 			evaluate_alone(&m, &b);
 			j.transport.shake = j.options.delay_seed = choices_draw(2) ? choices_seed + choices_draws : 0;
 			ranks_run(&j);
@@ -105,8 +115,8 @@ static void test_equal_to_one_rank(void **state)
 		}
 		step_batch_free(&b);
 	}
-	print_message("%d cases, %d shared weights\n", cases, gathered);
-	assert_true(cases >= 20 && gathered > 50);
+	print_message("%d cases, %d of them with tp groups, %d shared weights\n", cases, groups, gathered);
+	assert_true(cases >= 20 && groups >= 10 && gathered > 50);
 }
 
 int main(void)

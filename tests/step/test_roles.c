@@ -187,12 +187,12 @@ static struct job random_job(bool by_hand)
 /* The same with tp groups: a model that they can share. */
 static struct job random_tp_job(void)
 {
-#define MESH(r, s, t)                               \
-	{                                           \
-		.replicate = r, .shard = s, .tp = t \
-	}
-	static const struct fo_mesh mesh[] = { MESH(1, 1, 2), MESH(2, 1, 2), MESH(1, 2, 2), MESH(1, 1, 4),
-					       MESH(2, 2, 2), MESH(1, 2, 4), MESH(2, 1, 3) };
+	static const struct fo_mesh mesh[] = {
+		{ .replicate = 1, .shard = 1, .tp = 2 }, { .replicate = 2, .shard = 1, .tp = 2 },
+		{ .replicate = 1, .shard = 2, .tp = 2 }, { .replicate = 1, .shard = 1, .tp = 4 },
+		{ .replicate = 2, .shard = 2, .tp = 2 }, { .replicate = 1, .shard = 2, .tp = 4 },
+		{ .replicate = 2, .shard = 1, .tp = 3 }
+	};
 	struct job j = random_job(false);
 	const struct fo_mesh m = mesh[choices_draw(sizeof mesh / sizeof *mesh)];
 	j.ranks = fo_mesh_ranks(&m);

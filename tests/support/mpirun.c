@@ -19,7 +19,7 @@ static void become_mpirun(char *program, int ranks, bool open_mpi)
 	/* More ranks than processors, and perhaps as root in a container. */
 	setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
 	setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
-	setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
+	setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
 	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0); /* a test that is ended leaves no ranks */

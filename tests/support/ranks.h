@@ -21,7 +21,7 @@ struct ranks_job {
 	void (*before)(struct ranks_rank *r);
 	void (*after)(struct ranks_rank *r, int s);
 	int steps; /* 0: OUTCOME_STEPS */
-	/* Of a job with a thread per rank: all compute on one CUDA device, or each on one of its own, over NCCL. */
+	/* Ranks with a thread each: all compute on one CUDA device, or each on one of its own, over NCCL. */
 	enum { RANKS_PROCESSOR, RANKS_ONE_DEVICE, RANKS_OWN_DEVICES } where;
 	/* Not 0: one thread runs all ranks, in an order drawn with this seed (interleave.h). Of `transport` only `null`
 	 * is used, and links are those of a former job of this mesh. 0: a thread per rank. */

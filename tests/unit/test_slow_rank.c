@@ -137,7 +137,8 @@ static struct fake fake[4];
 static struct fo_rank_seen seen[4];
 static struct fo_ranks_seen all = { .rank = seen };
 
-/* A step of all ranks: each works, waits for the last one, and `between` passes before the next. Their clocks differ. */
+/* A step of all ranks: each works, waits for the last one, and `between` passes before the next. Their clocks
+ * differ. */
 static void fake_step(int ranks, int64_t number, const int64_t *work_ns, int64_t between_ns, int64_t *now, bool metered)
 {
 	int64_t last = 0;

@@ -230,6 +230,7 @@ static void cases_attention_block(struct list *l)
 		if (l->kind == FO_OP_attention_block_bwd) {
 			fill(c, FO_ATTENTION_BLOCK_BWD_O, FO_NUM_FORWARD, 0, 0);
 			fill(c, FO_ATTENTION_BLOCK_BWD_LSE, FO_NUM_FORWARD, 0, 0);
+			fo_num_case_sum(c, FO_ATTENTION_BLOCK_BWD_DQ, s % 2);
 		}
 		c->call.attr.cp = ring[s].cp;
 		c->call.attr.place = ring[s].place;

@@ -17,7 +17,7 @@ enum { SEQ = 16, MICRO = 2, VOCAB = 64, STEPS = 3, HIDDEN = 32 };
 /* The meshes of a number of ranks: who holds all of what. */
 struct form {
 	const char *name; /* in the name of a group of checks; "": all ranks have all */
-	int tp, shard, zero;
+	int cp, tp, shard, zero;
 	enum fo_tp stream; /* of ranks of a tp group */
 	bool several;      /* shard groups, or ranks in them */
 };
@@ -97,7 +97,7 @@ static fo_status run_job(struct job *j, const struct text *text, int ranks, cons
 					.vocab = VOCAB,
 					.norm_eps = 1e-5,
 					.rope = { .theta = 10000 } };
-	const int sets = ranks > 1 ? ranks / form->tp : 1; /* of rows */
+	const int sets = ranks > 1 ? ranks / form->tp / form->cp : 1; /* of rows */
 	struct fo_lowering low = { .seq = SEQ,
 				   .rows = text->rows / sets,
 				   .micro_batches = MICRO,
@@ -110,12 +110,16 @@ static fo_status run_job(struct job *j, const struct text *text, int ranks, cons
 	o.poison = true;
 	o.timeline_steps = 1;
 	if (ranks > 1) {
-		low.mesh = (struct fo_mesh){ .replicate = sets / form->shard, .shard = form->shard, .tp = form->tp };
+		low.mesh = (struct fo_mesh){
+			.replicate = sets / form->shard, .shard = form->shard, .cp = form->cp, .tp = form->tp
+		};
+		low.pass.cp = form->cp > 1 ? FO_CP_RING : FO_CP_OFF;
 		low.pass.tp = form->stream;
 		low.pass.zero = form->zero;
 		low.pass.zero_prefetch = form->zero == FO_ZERO_WEIGHTS;
 	}
 	FO_TRY(fo_pass_build(&j->program, &model, &low));
+	fo_ports_own_tokens(&j->ports, &low);
 	if (ranks > 1) {
 		FO_TRY(fo_team_open(&j->team, &j->program, NULL, &o, fo_ports_serve, NULL));
 		o.links = fo_team_links(j->team);
@@ -219,7 +223,7 @@ static fo_status check_precision(struct fo_verify_run *v, const char *group, con
 				 const struct form *form, enum fo_numerics precision, enum fo_isa isa)
 {
 	const int ranks = v->o->ranks;
-	const bool exact = precision == FO_PRECISION_F64, parts = form->shard > 1 || form->tp > 1;
+	const bool exact = precision == FO_PRECISION_F64, parts = form->zero || form->tp > 1;
 	/* A kernel's bits may depend on its threads: all jobs have one per rank. */
 	struct fo_exec_options how = { .isa = isa, .threads = 1, .cuda = v->o->cuda };
 	const double bound = exact ? 1e-11 : 0x1p-14; /* of sums in another order, through three steps */
@@ -269,23 +273,27 @@ void fo_verify_ranks(struct fo_verify_run *v)
 	const int ranks = v->o->ranks;
 	/* Key and value heads of the model are two. */
 	const struct form form[] = {
-		{ "", 1, 1, FO_ZERO_OFF, FO_TP_OFF, false },
-		{ " zero=1", 1, ranks, FO_ZERO_STATE, FO_TP_OFF, false },
-		{ " zero=2", 1, ranks, FO_ZERO_GRADIENTS, FO_TP_OFF, false },
-		{ " fsdp", 1, ranks, FO_ZERO_WEIGHTS, FO_TP_OFF, false },
-		{ " hsdp", 1, 2, FO_ZERO_WEIGHTS, FO_TP_OFF, true },
-		{ " tp=2", 2, 1, FO_ZERO_OFF, FO_TP_SEQUENCE, false },
-		{ " tp=2 tp-sequence=no", 2, 1, FO_ZERO_OFF, FO_TP_REPLICATED, false },
-		{ " tp=2 fsdp", 2, ranks / 2, FO_ZERO_WEIGHTS, FO_TP_SEQUENCE, true },
+		{ "", 1, 1, 1, FO_ZERO_OFF, FO_TP_OFF, false },
+		{ " zero=1", 1, 1, ranks, FO_ZERO_STATE, FO_TP_OFF, false },
+		{ " zero=2", 1, 1, ranks, FO_ZERO_GRADIENTS, FO_TP_OFF, false },
+		{ " fsdp", 1, 1, ranks, FO_ZERO_WEIGHTS, FO_TP_OFF, false },
+		{ " hsdp", 1, 1, 2, FO_ZERO_WEIGHTS, FO_TP_OFF, true },
+		{ " tp=2", 1, 2, 1, FO_ZERO_OFF, FO_TP_SEQUENCE, false },
+		{ " tp=2 tp-sequence=no", 1, 2, 1, FO_ZERO_OFF, FO_TP_REPLICATED, false },
+		{ " tp=2 fsdp", 1, 2, ranks / 2, FO_ZERO_WEIGHTS, FO_TP_SEQUENCE, true },
+		{ " cp=2", 2, 1, 1, FO_ZERO_OFF, FO_TP_OFF, false },
+		{ " cp=4", 4, 1, 1, FO_ZERO_OFF, FO_TP_OFF, false },
+		{ " cp=2 fsdp", 2, 1, ranks / 2, FO_ZERO_WEIGHTS, FO_TP_OFF, false },
+		{ " cp=2 tp=2", 2, 2, 1, FO_ZERO_OFF, FO_TP_SEQUENCE, false },
 	};
 	struct text text;
 	if (ranks < 2)
 		return;
 	make_text(&text, ranks);
 	for (size_t i = 0; i < sizeof form / sizeof *form; i++) {
-		const int tp = form[i].tp, shard = form[i].shard;
-		const bool too_many = shard > HIDDEN / tp, /* the narrowest weights have so many rows */
-			none = ranks % (tp * shard) || (form[i].several && (shard == 1 || ranks == shard));
+		const int cp = form[i].cp, tp = form[i].tp, shard = form[i].shard;
+		const bool too_many = shard * cp > HIDDEN / tp, /* the narrowest weights have so many rows */
+			none = ranks % (cp * tp * shard) || (form[i].several && (shard == 1 || ranks == shard));
 		if (!too_many && !none)
 			check_form(v, &text, &form[i]);
 	}

@@ -129,8 +129,8 @@ const struct fo_command fo_cmd_eval = {
 	.summary = "loss, perplexity and bits per byte of a trained model",
 	.text = "DIR as for 'flatout generate'. Without --data a run is evaluated on the rows that its training "
 		"evaluated: with the same threads and instruction set the loss is the one that was logged, bit for "
-		"bit. With --data, or with --batches all, the text is read in order, every token once; bits per byte "
-		"compare models with different tokenizers.\n\n"
+		"bit, unless ranks of a tp group added it up. With --data, or with --batches all, the text is read in "
+		"order, every token once; bits per byte compare models with different tokenizers.\n\n"
 		"  flatout eval run\n"
 		"  flatout eval run --data book.txt\n"
 		"  flatout eval llama/ --data val.shard --batches 10\n",

@@ -93,7 +93,7 @@ void fo_cuda_event_free(struct fo_cuda *c, fo_cuda_event e);
 /* external: a record in a capture becomes a node of the graph, whose time can be read after each launch. */
 FO_CHECKED fo_status fo_cuda_event_record(struct fo_cuda *c, fo_cuda_event e, fo_cuda_stream s, bool external);
 FO_CHECKED fo_status fo_cuda_event_after(struct fo_cuda *c, fo_cuda_stream s, fo_cuda_event e); /* s waits for e */
-FO_CHECKED fo_status fo_cuda_event_wait(struct fo_cuda *c, fo_cuda_event e); /* the host waits for it */
+FO_CHECKED fo_status fo_cuda_event_wait(struct fo_cuda *c, fo_cuda_event e);             /* the host waits for it */
 FO_CHECKED fo_status fo_cuda_event_done(struct fo_cuda *c, fo_cuda_event e, bool *done); /* does not wait */
 FO_CHECKED fo_status fo_cuda_event_ms(struct fo_cuda *c, fo_cuda_event begin, fo_cuda_event end, float *ms);
 /* Copies in stream order; host memory must be page-locked and stay until the stream has done it. */

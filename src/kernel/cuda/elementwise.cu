@@ -108,8 +108,8 @@ MAP(add, add_map)
 FO_KERNEL(add_f64, struct fo_cuda_map_args, THREADS)
 {
 	FO_EACH_ELEMENT(i, r, c, p.out[0].rows, p.out[0].cols)
-	((double *)p.out[0].data)[r * p.out[0].ld + c] =
-		((const double *)p.in[0].data)[r * p.in[0].ld + c] + ((const double *)p.in[1].data)[r * p.in[1].ld + c];
+	((double *)p.out[0].data)[r * p.out[0].ld + c] = ((const double *)p.in[0].data)[r * p.in[0].ld + c] +
+							 ((const double *)p.in[1].data)[r * p.in[1].ld + c];
 }
 MAP(add_bias, add_bias_map)
 MAP(swiglu, swiglu_map)
@@ -178,7 +178,7 @@ FO_KERNEL(rope_any, struct fo_cuda_rope_args, THREADS)
 /* ---- rows from here to there: embedding, key-value cache, the last row; (8192, 4096) in bf16: 134 MB, 0.031 ms ----
  */
 
-enum { NO_ROW = -1, ZEROS = -2 };
+constexpr int64_t NO_ROW = -1, ZEROS = -2;
 
 /* Row of x for row r of the loop, NO_ROW, or ZEROS that stand for one; *to is the row of y. */
 FO_DEVICE int64_t copy_from(const fo_cuda_copy_args &p, int64_t r, int64_t *to)
@@ -187,11 +187,11 @@ FO_DEVICE int64_t copy_from(const fo_cuda_copy_args &p, int64_t r, int64_t *to)
 	*to = p.mode == FO_CUDA_COPY_PUT ? index[0] + r : r;
 	if (p.mode == FO_CUDA_COPY_GATHER) {
 		const int64_t row = index[r * p.index.ld] - p.first;
-		return row >= 0 && row < p.x.rows ? row : ZEROS;
+		return row >= 0 && row < p.x.rows ? row : (int64_t)ZEROS;
 	}
 	if (p.mode == FO_CUDA_COPY_LAST)
 		return index[1] - 1;
-	return r < index[1] ? r : NO_ROW;
+	return r < index[1] ? r : (int64_t)NO_ROW;
 }
 
 /* Units of 16 bytes, whatever they hold: x and y are of one type. */
@@ -212,8 +212,8 @@ FO_KERNEL(copy_rows_16, struct fo_cuda_copy_args, THREADS)
 		if (x == NO_ROW)
 			continue;
 		if (x >= 0)
-			v[k] = *reinterpret_cast<const fo_16 *>((const unsigned char *)p.x.data +
-								x * p.x.ld * bytes + at);
+			v[k] = *reinterpret_cast<const fo_16 *>((const unsigned char *)p.x.data + x * p.x.ld * bytes +
+								at);
 		else
 			v[k].w[0] = v[k].w[1] = v[k].w[2] = v[k].w[3] = 0;
 		to[k] = (unsigned char *)p.y.data + y * p.y.ld * bytes + at;
