@@ -122,8 +122,8 @@ static struct async async_of(const struct fo_program *p, int64_t pieces)
 }
 
 enum {
-	/* 4 pieces gave the shortest step, of 2, 4 and 8 predicted and of 2 and 4 measured; pieces of 256 tokens make a
-	 * step's work 9 % longer than whole, of 128 34 % (hidden 512, calibrated on an Emerald Rapids server,
+	/* 4 pieces gave the shortest step, of 2, 4 and 8 predicted and of 2 and 4 measured; by the prediction pieces of
+	 * 256 tokens make a step's work 9 % longer than whole, of 128 34 % (hidden 512, an Emerald Rapids server,
 	 * 2026-11-28; bench/results/2026-11-28-tp-async.jsonl). */
 	MOST_PIECES = 4,
 	LEAST_TOKENS = 256
