@@ -1,17 +1,19 @@
-/* cp: ranks of a cp group share the tokens of every row. Each has its own queries, keys and values; a query must see keys
- * of others.
+/* cp: ranks of a cp group share the tokens of every row. Each has its own queries, keys and values; a query must see
+ * keys of others.
  *
  * ring: keys and values travel round the group, on lane cp, and a rank's queries look at those that are there while the
- * next ones come. What they find among the keys of each rank is merged by log-sum-exp, so a rank never holds the keys of
- * a whole row. Backward they travel once more. With them goes, one place behind, the sum of their gradients: each rank
- * adds what its own queries contribute, and hands the sum on while it works on the next keys. With n ranks each of keys,
- * values and their gradients is handed on n - 1 times; what a rank contributes to its own keys stays where it is.
+ * next ones come. What they find among the keys of each rank is merged by log-sum-exp, so a rank never holds the keys
+ * of a whole row. Backward they travel once more. With them goes, one place behind, the sum of their gradients: each
+ * rank adds what its own queries contribute, and hands the sum on while it works on the next keys. With n ranks each of
+ * keys, values and their gradients is handed on n - 1 times; what a rank contributes to its own keys stays where it is.
  *
- * Rows are cut so that all ranks have the same number of pairs to compute (program/ring.h). All else in a program is done
- * token by token, and sees nothing of it: a rank's program simply has fewer tokens (fo_program.tokens). Weights are those
- * of all, so their gradients are added up over cp as over ranks with other rows (FO_GROUP_DATA, FO_GROUP_SHARD).
+ * Rows are cut so that all ranks have the same number of pairs to compute (program/ring.h). All else in a program is
+ * done token by token, and sees nothing of it: a rank's program simply has fewer tokens (fo_program.tokens). Weights
+ * are those of all, so their gradients are added up over cp as over ranks with other rows (FO_GROUP_DATA,
+ * FO_GROUP_SHARD).
  *
- * From: Ring Attention (Liu et al. 2023); two chunks of a row for each rank: "zig-zag" (Zhu 2024, ring-flash-attention). */
+ * From: Ring Attention (Liu et al. 2023); two chunks of a row for each rank: "zig-zag" (Zhu 2024, ring-flash-
+ * attention). */
 #include "pass/pass.h"
 
 #include <stdio.h>

@@ -187,8 +187,8 @@ static struct fo_cost cost_attention_bwd(const struct fo_program *p, const struc
 }
 
 /* Visible pairs of this rank's queries and the keys of one rank of its ring. In unbroken rows without a window every
- * rank has the same number: of its own keys a chunk's square and two triangles, of another's two squares. With documents
- * the mean over all ranks and blocks stands for each. */
+ * rank has the same number: of its own keys a chunk's square and two triangles, of another's two squares. With
+ * documents the mean over all ranks and blocks stands for each. */
 static double block_pairs(const struct fo_program *p, const struct fo_op *o, double pairs)
 {
 	const struct fo_attr *a = &o->attr;

@@ -356,7 +356,8 @@ static double most, most_narrow[FO_PRECISION_COUNT]; /* so far: the difference i
 enum { TIMES = 4, UNITS = 16 };
 
 /* What ranks of a tp group add up is rounded as each rank's term and again as their sum, t times more than one rank's
- * number; so is what queries find on each rank of a cp group, and the sum of a key's gradients; errors that have nothing to do with each other add up by their squares. */
+ * number; so is what queries find on each rank of a cp group, and the sum of a key's gradients; errors that have
+ * nothing to do with each other add up by their squares. */
 static double times_of(const struct fo_lowering *low)
 {
 	return TIMES * sqrt(fo_mesh_tp(&low->mesh) * fo_mesh_cp(&low->mesh));
