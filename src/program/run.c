@@ -49,11 +49,9 @@ const struct fo_opt fo_run_options[] = {
 		   "ranks share the rows of each micro-batch and add up their gradients; they are threads of "
 		   "this process, "
 		   "which share run.threads, or the processes that a launcher started"),
-	FO_OPT_INT(
-		R, shard, "mesh.shard", "N", "0", 0, FO_RUN_RANKS_MOST, "ranks",
-		"neighbouring ranks (times mesh.cp) that share state, gradients and weights as pass.zero says; 0: "
-		   "mesh.ranks / "
-		"mesh.replicate, or 1 where neither it nor pass.zero is given"),
+	FO_OPT_INT(R, shard, "mesh.shard", "N", "0", 0, FO_RUN_RANKS_MOST, "ranks",
+		   "neighbouring ranks (times mesh.cp) that share state, gradients and weights as pass.zero says; 0: "
+		   "mesh.ranks / mesh.replicate, or 1 where neither it nor pass.zero is given"),
 	FO_OPT_INT(R, replicate, "mesh.replicate", "N", "0", 0, FO_RUN_RANKS_MOST, "groups",
 		   "groups of mesh.shard ranks, which hold the same; 0: mesh.ranks / mesh.shard"),
 	FO_OPT_INT(R, cp, "mesh.cp", "N", "1", 1, FO_RUN_RANKS_MOST, "ranks",
