@@ -51,10 +51,9 @@ const struct fo_opt fo_run_options[] = {
 		   "ranks share the rows of each micro-batch and add up their gradients; they are threads of "
 		   "this process, "
 		   "which share run.threads, or the processes that a launcher started"),
-	FO_OPT_INT(
-		R, shard, "mesh.shard", "N", "0", 0, FO_RUN_RANKS_MOST, "ranks",
-		"neighbouring ranks (times mesh.cp) that share state, gradients and weights as pass.zero says; 0: mesh.ranks / "
-		"mesh.replicate, or 1 where neither it nor pass.zero is given"),
+	FO_OPT_INT(R, shard, "mesh.shard", "N", "0", 0, FO_RUN_RANKS_MOST, "ranks",
+		   "neighbouring ranks (times mesh.cp) that share state, gradients and weights as pass.zero says; 0: "
+		   "mesh.ranks / mesh.replicate, or 1 where neither it nor pass.zero is given"),
 	FO_OPT_INT(R, replicate, "mesh.replicate", "N", "0", 0, FO_RUN_RANKS_MOST, "groups",
 		   "groups of mesh.shard ranks, which hold the same; 0: mesh.ranks / mesh.shard"),
 	FO_OPT_INT(R, cp, "mesh.cp", "N", "1", 1, FO_RUN_RANKS_MOST, "ranks",
@@ -341,7 +340,8 @@ static void refuse_axis(struct fo_opt_set *s, const char *key, int64_t n, int64_
 	fo_str_fini(&near);
 }
 
-/* Ranks are a mesh of shard x replicate x cp x tp: what is not given follows from what is. The options hold the result. */
+/* Ranks are a mesh of shard x replicate x cp x tp: what is not given follows from what is. The options hold the result.
+ */
 static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 {
 	const bool ranks_given = fo_opt_given(s, "mesh.ranks"), zero_given = asks_for_shards(s, r);

@@ -20,9 +20,9 @@
  * joined at the end of former steps, or of the rank's own numbers where there are none: every rank's numbers go with
  * the scale that they were cast by, so it is never pending.
  *
- * Ranks of a cp group have the same rows, each its own tokens of them. What a shift hands on around the group is *far*: so
- * many places from its own rank. Attention over a block of keys names the distance of those that it means; anything else
- * that meets tokens of two ranks is wrong, and so is attention over own keys alone.
+ * Ranks of a cp group have the same rows, each its own tokens of them. What a shift hands on around the group is *far*:
+ * so many places from its own rank. Attention over a block of keys names the distance of those that it means; anything
+ * else that meets tokens of two ranks is wrong, and so is attention over own keys alone.
  *
  * Weights are *new* once an optimizer's rectangle or what came from ranks with one has been written. At the end of a
  * step no element that a rank holds may be old. */
