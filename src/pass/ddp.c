@@ -139,15 +139,17 @@ static void fill_round(struct fo_program *p, int block, const struct complete *c
 	}
 }
 
-static void fill_block(struct fo_program *p, int block, const struct complete *c)
+/* The sum over a kv group is of the whole step: behind each micro-batch it would count those before it again. */
+static void fill_block(struct fo_program *p, int block, const struct complete *c, bool last)
 {
 	fill_round(p, block, c, FO_GROUP_NONE);
-	fill_round(p, block, c, FO_GROUP_KV);
+	if (last)
+		fill_round(p, block, c, FO_GROUP_KV);
 }
 
 /* The block that adds up these, made where slots of `of` have not needed it yet. made: by block, the newest such block
  * of it; -1: none. */
-static int reduce_block(struct fo_program *p, int of, int *made, const struct complete *c)
+static int reduce_block(struct fo_program *p, int of, int *made, const struct complete *c, bool last)
 {
 	char name[sizeof p->block->name];
 	const struct fo_block *b = &p->block[of];
@@ -162,7 +164,7 @@ static int reduce_block(struct fo_program *p, int of, int *made, const struct co
 	for (int k = 2; fo_block_find(p, name) >= 0; k++)
 		snprintf(name, sizeof name, "%.16s.r%d", b->name, k);
 	made[of] = fo_block_add(p, name, FO_ROLE_REDUCE, b->unit);
-	fill_block(p, made[of], c);
+	fill_block(p, made[of], c, last);
 	return made[of];
 }
 
@@ -209,7 +211,7 @@ static void reduce_behind(struct fo_program *p, struct ends *e, int *made)
 		if (!c.n)
 			continue;
 		sum[sums] = p->slot[s];
-		sum[sums++].block = (int16_t)reduce_block(p, p->slot[s].block, made, &c);
+		sum[sums++].block = (int16_t)reduce_block(p, p->slot[s].block, made, &c, e->mb < 0);
 		left--;
 		while (sums && (!p->run.pass.reduce_late || !left))
 			to[n++] = sum[--sums];

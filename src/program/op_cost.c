@@ -268,21 +268,24 @@ static cost_fn *const cost_of[FO_OP_COUNT] = {
 };
 
 /* What ranks of a tp group all do alike the model needs once: operations on nothing that is divided, and the weight of
- * norms over heads, which counts once however many heads there are. */
+ * norms over heads, which counts once however many heads there are; of norms only these meet divided columns. */
 static double share_of_model(const struct fo_program *p, const struct fo_op *o)
 {
 	const int32_t tp = fo_mesh_tp(&p->run.mesh);
-	bool divided = false, kv = false;
+	bool divided = false, heads = false, kv = false;
 	uint8_t rows, cols;
 	if (tp < 2 || !p->run.pass.tp)
 		return 1;
 	for (int i = 0; i < o->n; i++) {
 		divided |= fo_operand_divided(p, &o->arg[i], &rows, &cols);
+		heads |= cols != 0;
 		kv |= fo_tp_is_kv(p->buf[o->arg[i].buf].tp);
 	}
 	if (kv) /* the same on each rank of the kv group */
 		return 1.0 / fo_mesh_kv(&p->run.mesh);
-	return divided && !(fo_op_family(o->kind) == FO_OPS_NORM && o->attr.head_dim) ? 1 : 1.0 / tp;
+	if (heads && fo_op_family(o->kind) == FO_OPS_NORM)
+		divided = false;
+	return divided ? 1 : 1.0 / tp;
 }
 
 struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs)

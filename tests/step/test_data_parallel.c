@@ -319,9 +319,16 @@ static struct fo_passes draw_passes(const struct task *t, enum fo_numerics preci
 static bool is_legal(const struct ranks_job *j)
 {
 	struct fo_program p;
-	bool legal = fo_pass_build(&p, &j->model, &j->low) == FO_OK;
+	const fo_status st = fo_pass_build(&p, &j->model, &j->low);
+	const bool legal = st == FO_OK;
 	if (legal)
 		fo_program_fini(&p);
+	if (st == FO_EBUG) { /* a pass went wrong: drawing anew would hide it */
+		char label[400];
+		choices_describe(label, sizeof label, &j->model, &j->low);
+		fail_msg("%d x %d x %d x %d ranks, %s: %s", j->low.mesh.replicate, j->low.mesh.shard, j->low.mesh.cp,
+			 j->low.mesh.tp, label, fo_err_text());
+	}
 	fo_err_clear();
 	return legal;
 }
