@@ -144,7 +144,7 @@ run 0 program $heads --ranks=4 --mesh.cp=2 --no-operations --dump=cp.txt
 grep -q '^mesh 2 1 1 2$' cp.txt || wrong "not a mesh of 2 x 1 x 2 x 1"
 grep -q '^pass zero 3$' cp.txt || wrong "a cp group does not share weights"
 refused 2 "mesh.cp=3 does not divide mesh.ranks=4: the nearest that do are 2 and 4" program $heads --ranks=4 --mesh.cp=3
-refused 2 "pass cp: 5 ranks of a cp group cannot share rows of .* tokens evenly" program $heads --mesh.cp=5
+refused 2 "5 ranks of a cp group cannot share rows of .* tokens evenly" program $heads --mesh.cp=5
 run 0 train $heads --run.dir=ring --train.steps=6 --ranks=4 --mesh.cp=4
 run 0 eval ring
 run 0 train $heads --run.dir=ring --train.steps=9 --mesh.cp=2 --mesh.tp=2

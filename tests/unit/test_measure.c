@@ -172,7 +172,8 @@ static void test_embedding_bytes(void **state)
 
 /* Every operation that training has under any pass can be measured: its operands have their places and it runs,
  * whatever the caches hold. */
-static void measure_all(const struct fo_passes *pass, enum fo_numerics precision, bool bias, uint8_t *seen)
+static void measure_all(const struct fo_passes *pass, struct fo_mesh mesh, enum fo_numerics precision, bool bias,
+			uint8_t *seen)
 {
 	struct fo_model m = { .name = "tiny",
 			      .layers = 2,
@@ -187,7 +188,9 @@ static void measure_all(const struct fo_passes *pass, enum fo_numerics precision
 			      .attention_bias = bias,
 			      .norm_eps = 1e-5,
 			      .rope = { .theta = 10000 } };
-	struct fo_lowering low = { .seq = 40, .rows = 2, .micro_batches = 2, .precision = precision, .pass = *pass };
+	struct fo_lowering low = {
+		.seq = 40, .rows = 2, .micro_batches = 2, .precision = precision, .mesh = mesh, .pass = *pass
+	};
 	struct fo_program p;
 	struct fo_unrolled u;
 	enum fo_isa best;
@@ -200,7 +203,7 @@ static void measure_all(const struct fo_passes *pass, enum fo_numerics precision
 		struct fo_work w;
 		struct fo_work_data d = { 0 };
 		seen[o->kind] = 1;
-		if (fo_op_info(o->kind)->cls == FO_CLASS_HOST)
+		if (fo_op_info(o->kind)->cls == FO_CLASS_HOST || fo_op_info(o->kind)->cls == FO_CLASS_COMM)
 			continue;
 		fo_work_of_op(&w, i % 2 ? FO_ISA_REF : best, &p, o, u.first[i], 1);
 		assert_int_equal(w.call.first & u.first[i], u.first[i]);
@@ -240,13 +243,16 @@ static void test_every_operation(void **state)
 	};
 	uint8_t seen[FO_OP_COUNT] = { 0 };
 	for (size_t k = 0; k < sizeof pass / sizeof *pass; k++)
-		measure_all(&pass[k], FO_PRECISION_BF16, k % 2, seen);
-	measure_all(&pass[0], FO_PRECISION_F32, false, seen);
-	measure_all(&pass[1], FO_PRECISION_F32, false, seen);
+		measure_all(&pass[k], (struct fo_mesh){ 0 }, FO_PRECISION_BF16, k % 2, seen);
+	measure_all(&pass[0], (struct fo_mesh){ 0 }, FO_PRECISION_F32, false, seen);
+	measure_all(&pass[1], (struct fo_mesh){ 0 }, FO_PRECISION_F32, false, seen);
+	measure_all(&(struct fo_passes){ .tp = FO_TP_SEQUENCE, .ddp = 25 }, (struct fo_mesh){ .tp = 2 },
+		    FO_PRECISION_BF16, true, seen);
+	measure_all(&(struct fo_passes){ .cp = FO_CP_RING, .ddp = 25 }, (struct fo_mesh){ .cp = 2 }, FO_PRECISION_BF16,
+		    false, seen);
 	/* All kinds but those of evaluation and generation, and what several ranks do together. */
 	for (int k = 0; k < FO_OP_COUNT; k++)
-		if (!seen[k] && fo_op_info(k)->cls != FO_CLASS_COMM && k != FO_OP_xent_fwd && k != FO_OP_xent_max &&
-		    k != FO_OP_xent_sums && k != FO_OP_xent_grad && k != FO_OP_xent_loss &&
+		if (!seen[k] && fo_op_info(k)->cls != FO_CLASS_COMM && k != FO_OP_xent_fwd &&
 		    k != FO_OP_attention_cached && k != FO_OP_cache_put && k != FO_OP_last_row)
 			fail_msg("no program here has %s", fo_op_info((enum fo_op_kind)k)->name);
 }
