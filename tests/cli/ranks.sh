@@ -14,9 +14,7 @@ run 0 program $small --dump=one.txt
 refused 2 "3 ranks cannot share .* train.rows=4: the nearest that can be shared are 3 or 6 rows, or 2 or 4 ranks" program $small --ranks=3
 refused 2 "8 ranks cannot share .* the nearest that can be shared are 8 rows, or 4 ranks" program $small --ranks=8
 refused 2 "from 1 to 1024 ranks, got '0'" program $small --ranks=0
-for other in run.affinity=cores train.device=cuda; do
-	refused 2 "mesh.ranks=2 cannot be combined with ${other%%=*}" program $small --ranks=2 --$other
-done
+refused 2 "mesh.ranks=2 cannot be combined with run.affinity" program $small --ranks=2 --run.affinity=cores
 refused 2 "mesh.ranks=2 cannot be combined with program.file" program $small --ranks=2 --program.file=two.txt
 refused 2 "mesh.link-gbps is about links between ranks, and there is one rank" program $small --link-gbps=1
 refused 2 "mesh.link-us is about links between ranks, and there is one rank" program $small --link-us=1
