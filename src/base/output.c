@@ -13,6 +13,7 @@
 
 #define JSON_HEAD "{\n  \"schema\": "
 
+enum { SIGNATURES = 4 };
 /* A file of ours begins with `begin`, which numbers may follow, and then `next`. */
 struct signature {
 	const char *begin, *next;
@@ -20,8 +21,8 @@ struct signature {
 
 static const struct {
 	const char *name;
-	struct signature is[3]; /* any of them */
-	bool packed;            /* may be compressed */
+	struct signature is[SIGNATURES]; /* any of them */
+	bool packed;                     /* may be compressed */
 } kinds[FO_OUTPUT_COUNT] = {
 	[FO_OUTPUT_NONE] = { .name = "none" },
 	[FO_OUTPUT_PAGE] = { "page", { { FO_OUTPUT_PAGE_HEAD, "" } }, false },
@@ -37,7 +38,9 @@ static const struct {
 	[FO_OUTPUT_STEPS] = { "steps", { { "step,seconds,tokens_per_second_per_device,mfu,", "" } }, false },
 	[FO_OUTPUT_PROMETHEUS] = { "prometheus", { { "# HELP flatout_", "" } }, false },
 	[FO_OUTPUT_PROGRAM] = { "program", { { "flatout-program ", "" } }, false },
-	[FO_OUTPUT_TIMELINE] = { "timeline", { { "FOTIMEL3", "" }, { "FOTIMEL2", "" }, { "FOTIMEL1", "" } }, false },
+	[FO_OUTPUT_TIMELINE] = { "timeline",
+				 { { "FOTIMEL4", "" }, { "FOTIMEL3", "" }, { "FOTIMEL2", "" }, { "FOTIMEL1", "" } },
+				 false },
 	[FO_OUTPUT_PROFILE] = { "profile", { { JSON_HEAD, "\"cpu\":" } }, false },
 	[FO_OUTPUT_LADDER] = { "ladder", { { JSON_HEAD, "\"dir\":" } }, false },
 	[FO_OUTPUT_TOKENIZER] = { .name = "tokenizer" },
@@ -124,7 +127,7 @@ static bool is_ours(enum fo_output kind, const char *path)
 {
 	char there[LOOKED_AT + 1];
 	first_bytes(path, kinds[kind].packed, there);
-	for (int i = 0; i < 3 && kinds[kind].is[i].begin; i++) {
+	for (int i = 0; i < SIGNATURES && kinds[kind].is[i].begin; i++) {
 		const char *next = after(there, &kinds[kind].is[i]);
 		bool other = false;
 		if (next && kind == FO_OUTPUT_JSON && strspn(next, "0123456789") == 0)

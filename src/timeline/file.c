@@ -10,19 +10,34 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define MAGIC_RANKS "FOTIMEL3" /* with the block of several ranks */
-#define MAGIC "FOTIMEL2"
-#define MAGIC_1 "FOTIMEL1" /* without the lanes after send_backward */
 #define RANK_NAME "timeline-rank"
 /* 416 days: no run's clock goes further, and sums of times from anywhere do not overflow. */
 #define TIME_MOST ((int64_t)1 << 55)
-enum { MAX_SPANS = 1 << 28, MAX_COLLECTIVES = 1 << 25, LANES_1 = FO_LANE_SEND_BACKWARD + 1 };
+enum { MAX_SPANS = 1 << 28, MAX_COLLECTIVES = 1 << 25 };
 
 struct header {
 	char magic[8];
 	uint64_t program_hash, checksum;
 	uint64_t spans[FO_LANE_COUNT];
 };
+
+/* How files begin, and which of the lanes they have counts of; with `ranks` the block of several ranks follows. */
+static const struct form {
+	char magic[9];
+	int lanes;
+	bool ranks;
+} form[] = {
+	{ "FOTIMEL1", FO_LANE_SEND_BACKWARD + 1, false },
+	{ "FOTIMEL2", FO_LANE_WGRAD + 1, false },
+	{ "FOTIMEL3", FO_LANE_WGRAD + 1, true },
+	{ "FOTIMEL4", FO_LANE_COUNT, true },
+};
+enum { FORM_ONE = 1, FORM_RANKS = 3, FORMS = sizeof form / sizeof *form }; /* those that are written */
+
+static size_t head_bytes(const struct form *f)
+{
+	return offsetof(struct header, spans) + (size_t)f->lanes * sizeof(uint64_t);
+}
 /* Behind the header of FOTIMEL3; then the collectives, then spans. */
 struct whose {
 	int32_t rank, ranks;
@@ -68,14 +83,16 @@ static fo_status append_whose(const struct fo_timeline *t, const struct fo_progr
 
 fo_status fo_timeline_write(const struct fo_timeline *t, const struct fo_program *p, const char *path)
 {
+	const struct form *f = &form[p->ranks > 1 ? FORM_RANKS : FORM_ONE];
+	const size_t head = head_bytes(f);
 	struct header h = { .program_hash = fo_program_hash(p) };
 	struct fo_str s = { 0 };
 	fo_status st = FO_OK;
-	memcpy(h.magic, p->ranks > 1 ? MAGIC_RANKS : MAGIC, sizeof h.magic);
-	fo_str_append(&s, &h, sizeof h);
-	if (p->ranks > 1)
+	memcpy(h.magic, f->magic, sizeof h.magic);
+	fo_str_append(&s, &h, head);
+	if (f->ranks)
 		st = append_whose(t, p, &s);
-	for (int l = 0; l < FO_LANE_COUNT; l++) {
+	for (int l = 0; l < f->lanes; l++) { /* one rank has nothing on the lanes after these */
 		const struct fo_ring *r = &t->lane[l];
 		for (uint64_t i = r->n > r->cap ? r->n - r->cap : 0; i < r->n; i++) {
 			struct fo_span x = r->span[i % r->cap];
@@ -85,8 +102,8 @@ fo_status fo_timeline_write(const struct fo_timeline *t, const struct fo_program
 			h.spans[l]++;
 		}
 	}
-	h.checksum = XXH3_64bits(s.data + sizeof h, s.len - sizeof h);
-	memcpy(s.data, &h, sizeof h);
+	h.checksum = XXH3_64bits(s.data + head, s.len - head);
+	memcpy(s.data, &h, head);
 	if (st == FO_OK)
 		st = fo_fs_write_atomic(path, s.data, s.len);
 	fo_str_fini(&s);
@@ -95,24 +112,26 @@ fo_status fo_timeline_write(const struct fo_timeline *t, const struct fo_program
 
 /* ---- reading ---- */
 
-bool fo_timeline_begins(const void *head, size_t n)
+static const struct form *form_of(const void *head, size_t n)
 {
-	return n >= 8 && (!memcmp(head, MAGIC_RANKS, 8) || !memcmp(head, MAGIC, 8) || !memcmp(head, MAGIC_1, 8));
+	for (int i = 0; n >= 8 && i < FORMS; i++)
+		if (!memcmp(head, form[i].magic, 8))
+			return &form[i];
+	return NULL;
 }
+
+bool fo_timeline_begins(const void *head, size_t n) { return form_of(head, n) != NULL; }
 
 /* *head: bytes of the header; *more: bytes from there to the spans. */
 static fo_status check_file(const struct fo_map *m, const char *path, struct header *h, size_t *head, size_t *more)
 {
-	bool first = m->len >= 8 && !memcmp(m->data, MAGIC_1, 8),
-	     ranks = m->len >= 8 && !memcmp(m->data, MAGIC_RANKS, 8);
-	*head = offsetof(struct header, spans) + (size_t)(first ? LANES_1 : FO_LANE_COUNT) * sizeof *h->spans;
+	const struct form *f = form_of(m->data, m->len);
+	*head = f ? head_bytes(f) : 0;
 	*more = 0;
 	*h = (struct header){ 0 };
-	if (m->len < *head || !fo_timeline_begins(m->data, m->len))
-		return fo_fail(FO_EFORMAT,
-			       "'%s' is not a timeline: it does not begin with '" MAGIC "' (or '" MAGIC_RANKS
-			       "', '" MAGIC_1 "')",
-			       path);
+	if (!f || m->len < *head)
+		return fo_fail(FO_EFORMAT, "'%s' is not a timeline: it does not begin with '%s' to '%s' and a header",
+			       path, form[0].magic, form[FORMS - 1].magic);
 	memcpy(h, m->data, *head);
 	uint64_t spans = 0;
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
@@ -122,9 +141,9 @@ static fo_status check_file(const struct fo_map *m, const char *path, struct hea
 		spans += h->spans[l];
 	}
 	struct whose w = { 0 };
-	if (ranks && m->len - *head < sizeof w)
+	if (f->ranks && m->len - *head < sizeof w)
 		return fo_fail(FO_EFORMAT, "timeline '%s' is cut off: it ends before it says whose it is", path);
-	if (ranks) {
+	if (f->ranks) {
 		memcpy(&w, m->data + *head, sizeof w);
 		if (w.collectives > MAX_COLLECTIVES)
 			return fo_fail(FO_EFORMAT, "timeline '%s' claims %u collectives, more than 2^25", path,

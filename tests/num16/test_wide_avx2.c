@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-enum { CASES = 512 };
+enum { CASES = 1024 };
 
 static void check(const struct fo_num_case *c)
 {

@@ -141,8 +141,8 @@ static void test_shared(void **state)
 	assert_true(file.t.lane[FO_LANE_COMPUTE].n == t.lane[FO_LANE_COMPUTE].n && file.t.lane[FO_LANE_WGRAD].n == 0);
 	assert_memory_equal(file.t.lane[FO_LANE_COMPUTE].span, t.lane[FO_LANE_COMPUTE].span,
 			    t.lane[FO_LANE_COMPUTE].n * sizeof(struct fo_span));
-	assert_true(fo_timeline_begins("FOTIMEL1", 8) && !fo_timeline_begins("FOTIMEL4", 8) &&
-		    !fo_timeline_begins("FOTIMEL1", 7));
+	assert_true(fo_timeline_begins("FOTIMEL1", 8) && fo_timeline_begins("FOTIMEL4", 8) &&
+		    !fo_timeline_begins("FOTIMEL5", 8) && !fo_timeline_begins("FOTIMEL1", 7));
 	free(old);
 	fo_timeline_fini(&file.t);
 	fo_timeline_fini(&t);

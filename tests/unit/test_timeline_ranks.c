@@ -340,6 +340,15 @@ static void test_hostile(void **state)
 	unsigned char *good = malloc(n), *bad = malloc(n);
 	memcpy(good, m.data, n);
 	fo_map_close(&m);
+	/* The form before it, without the count of lane cp, is still read. */
+	memcpy(bad, "FOTIMEL3", 8);
+	memcpy(bad + 8, good + 8, head - 16);
+	memcpy(bad + head - 8, good + head, n - head);
+	must(fo_fs_write_atomic(path, bad, n - 8));
+	must(fo_timeline_read(&f, path));
+	assert_true(f.rank == 1 && f.ranks == 2 && f.t.lane[FO_LANE_COMPUTE].n == 1 &&
+		    f.t.lane[FO_LANE_COMPUTE].span[0].end_ns == 15);
+	fo_timeline_fini(&f.t);
 	for (size_t cut = 0; cut < n; cut += 7) {
 		must(fo_fs_write_atomic(path, good, cut));
 		assert_int_equal(fo_timeline_read(&f, path), FO_EFORMAT);
