@@ -133,10 +133,10 @@ fo_status fo_mesh_tp_legal(const struct fo_model *m, int64_t tokens, int32_t tp)
 
 fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp)
 {
-	int64_t below = cp - 1, above = cp + 1, shorter = seq / (2 * (int64_t)cp) * 2 * cp;
 	char rows[64], more[32] = "";
 	if (cp < 2 || seq % (2 * (int64_t)cp) == 0)
 		return FO_OK;
+	int64_t below = cp - 1, above = cp + 1, shorter = seq / (2 * (int64_t)cp) * 2 * cp;
 	while (below > 1 && seq % (2 * below))
 		below--;
 	while (2 * above <= seq && seq % (2 * above))
