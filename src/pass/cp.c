@@ -100,7 +100,7 @@ static void forward(struct ring *r)
 	const struct fo_operand *of = r->of.arg;
 	struct fo_operand k = of[FO_ATTENTION_K], v = of[FO_ATTENTION_V], o, lse;
 	for (int step = 0; step < r->ranks; step++) {
-		struct fo_operand nextk, nextv;
+		struct fo_operand nextk = k, nextv = v;
 		if (step + 1 < r->ranks) {
 			nextk = hand_on(r, &k, &of[FO_ATTENTION_K], "f.", step + 1);
 			nextv = hand_on(r, &v, &of[FO_ATTENTION_V], "f.", step + 1);
@@ -153,7 +153,7 @@ static void backward(struct ring *r)
 	const struct fo_operand *of = r->of.arg;
 	struct fo_operand k = of[FO_ATTENTION_BWD_K], v = of[FO_ATTENTION_BWD_V], sum[2];
 	for (int step = 0; step < r->ranks; step++) {
-		struct fo_operand nextk, nextv;
+		struct fo_operand nextk = k, nextv = v;
 		if (step + 1 < r->ranks) {
 			nextk = hand_on(r, &k, &of[FO_ATTENTION_BWD_K], "b.", step + 1);
 			nextv = hand_on(r, &v, &of[FO_ATTENTION_BWD_V], "b.", step + 1);
