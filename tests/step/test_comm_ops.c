@@ -220,7 +220,9 @@ static void test_text(void **state)
 {
 	(void)state;
 	struct fo_model m = step_model(1, 16, 2, 1, 24, 40, false);
-	struct fo_lowering low = { .seq = 4, .rows = 1, .micro_batches = 1, .mesh = { 1, REPLICATE, SHARD, 0 } };
+	struct fo_lowering low = {
+		.seq = 4, .rows = 1, .micro_batches = 1, .mesh = { .rank = 1, .replicate = REPLICATE, .shard = SHARD }
+	};
 	struct fo_program p, q;
 	struct fo_str text = { 0 }, again = { 0 };
 	low.pass.ddp = 1;

@@ -166,7 +166,7 @@ static struct job random_job(bool by_hand)
 				      .micro_batches = 1 + choices_draw(by_hand ? 6 : 3),
 				      .precision = FO_PRECISION_F64,
 				      .mode = FO_MODE_TRAIN,
-				      .mesh = { 0, m[0], m[1], 0 } };
+				      .mesh = { .replicate = m[0], .shard = m[1] } };
 	j.gpipe = (int)choices_draw(2);
 	j.extras = (int)choices_draw(4);
 	j.seed = choices_seed + choices_draws * 0x9e3779b97f4a7c15;
