@@ -12,12 +12,16 @@ enum { RANKS_ON_SCREEN = 16, RANKS_ON_PAGE = 128, BARS = 64, MISSING_RANKS = 4 }
 static void look_for_slow(struct fo_report *o)
 {
 	struct fo_ranks_seen seen;
-	struct fo_slow_rank marks = { .rank = -1 };
+	struct fo_slow_rank marks = { .rank = -1 }, late = { .rank = -1 };
 	if (fo_ranks_seen_read(&seen, o->r->dir, NULL) != FO_OK)
 		fo_err_clear();
 	const bool own = seen.ranks == o->r->ranks;
-	if (own)
+	if (own) {
 		fo_ranks_slow(&seen, false, &marks);
+		fo_ranks_slow(&seen, true, &late);
+	}
+	if (marks.rank < 0 && late.known && late.rank >= 0) /* it became slow late, after many quick steps */
+		marks = late;
 	o->slow = marks.known || !o->ranks.slow.known ? marks : o->ranks.slow;
 	if (own && o->slow.rank >= 0)
 		memcpy(o->slow_host, seen.rank[o->slow.rank].host, sizeof o->slow_host);
