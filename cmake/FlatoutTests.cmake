@@ -57,6 +57,8 @@ if(FLATOUT_SANITIZE)
 	# The software CUDA driver keeps what it gave out, to know it again when it is used too late.
 	list(APPEND FO_TEST_ENV FLATOUT_SANITIZED=1
 		"LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/tests/cuda/leaks.supp:print_suppressions=0")
+elseif(FLATOUT_COVERAGE)
+	set(FO_TEST_TIMEOUT 600) # unoptimised, and every line counts itself
 elseif(CMAKE_CROSSCOMPILING)
 	set(FO_TEST_TIMEOUT 480) # an emulated program takes five times as long, most of it to start
 	list(APPEND FO_TEST_ENV BLIND_SEEDS=1) # as many traces as that test makes elsewhere would take minutes
