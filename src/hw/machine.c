@@ -76,16 +76,13 @@ static void read_topology(struct fo_machine *m, const char *root)
 				   "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu) ||
 		    !fo_cpus_parse(text, &sharing))
 			return;
-		int first = 0;
-		while (first < FO_CPUS_MAX && !fo_cpus_have(&sharing, first))
-			first++;
-		cores += first == cpu;
+		cores += fo_cpus_first(&sharing) == cpu;
 		double package = fo_state_number(root, "/sys/devices/system/cpu/cpu%d/topology/physical_package_id",
 						 cpu);
 		if (!(package < FO_CPUS_MAX))
 			return;
 		sockets += !fo_cpus_have(&seen, (int)package);
-		seen.word[(int)package / 64] |= (uint64_t)1 << ((int)package % 64);
+		fo_cpus_add(&seen, (int)package);
 	}
 	if (cores)
 		m->cores = cores;

@@ -29,7 +29,7 @@ bool fo_cpus_parse(const char *text, struct fo_cpus *set)
 		if (from > to || to >= FO_CPUS_MAX || (*end && *end != ',' && !isspace((unsigned char)*end)))
 			return false;
 		for (unsigned long i = from; i <= to; i++)
-			s.word[i / 64] |= (uint64_t)1 << (i % 64);
+			fo_cpus_add(&s, (int)i);
 		text = end + (*end == ',');
 	}
 	*set = s;
@@ -42,6 +42,14 @@ int fo_cpus_count(const struct fo_cpus *set)
 	for (int i = 0; i < FO_CPUS_MAX / 64; i++)
 		n += __builtin_popcountll(set->word[i]);
 	return n;
+}
+
+int fo_cpus_first(const struct fo_cpus *set)
+{
+	int cpu = 0;
+	while (cpu < FO_CPUS_MAX && !fo_cpus_have(set, cpu))
+		cpu++;
+	return cpu;
 }
 
 void fo_cpus_text(const struct fo_cpus *set, char *buf, size_t size)

@@ -24,6 +24,8 @@ bool fo_cpus_parse(const char *text, struct fo_cpus *set);
 int fo_cpus_count(const struct fo_cpus *set);
 /* "0-3,8"; "..." ends a text that `size` (at least 16) is too small for. */
 void fo_cpus_text(const struct fo_cpus *set, char *buf, size_t size);
+int fo_cpus_first(const struct fo_cpus *set); /* the lowest; FO_CPUS_MAX: there is none */
+static inline void fo_cpus_add(struct fo_cpus *s, int cpu) { s->word[cpu / 64] |= (uint64_t)1 << (cpu % 64); }
 static inline bool fo_cpus_have(const struct fo_cpus *s, int cpu)
 {
 	return cpu >= 0 && cpu < FO_CPUS_MAX && (s->word[cpu / 64] >> (cpu % 64) & 1);

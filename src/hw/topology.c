@@ -6,19 +6,10 @@
 #include "hw/state_int.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-
-static void add(struct fo_cpus *s, int cpu) { s->word[cpu / 64] |= (uint64_t)1 << (cpu % 64); }
-
-static int first_of(const struct fo_cpus *s)
-{
-	int cpu = 0;
-	while (cpu < FO_CPUS_MAX && !fo_cpus_have(s, cpu))
-		cpu++;
-	return cpu;
-}
 
 /* ---- the machine ---- */
 
@@ -36,7 +27,7 @@ void fo_topology_read(struct fo_topology *t, const char *root)
 		bool told = fo_state_text(text, sizeof text, root,
 					  "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu) &&
 			    fo_cpus_parse(text, &set) && fo_cpus_have(&set, cpu);
-		t->core[cpu] = told ? first_of(&set) : cpu;
+		t->core[cpu] = told ? fo_cpus_first(&set) : cpu;
 		t->node[cpu] = 0;
 	}
 	if (!fo_state_text(text, sizeof text, root, "/sys/devices/system/node/online") || !fo_cpus_parse(text, &nodes))
@@ -174,10 +165,10 @@ static void give_rest(struct division *d)
 static void add_unit(const struct fo_topology *t, const struct fo_cpus *allowed, const struct unit *u, bool cores,
 		     struct fo_cpus *share)
 {
-	add(share, u->cpu);
+	fo_cpus_add(share, u->cpu);
 	for (int cpu = 0; cores && cpu < FO_CPUS_MAX; cpu++)
 		if (fo_cpus_have(allowed, cpu) && t->core[cpu] == u->core && t->node[cpu] == u->node)
-			add(share, cpu);
+			fo_cpus_add(share, cpu);
 }
 
 /* Every rank needs at least one unit. */
@@ -230,6 +221,11 @@ int fo_cpus_bind(const struct fo_cpus *set)
 	return sched_setaffinity(0, sizeof set->word, (const cpu_set_t *)set->word) ? errno : 0;
 }
 
+/* It does not change, and is hundreds of files on a large machine. */
+static struct fo_topology machine;
+static pthread_once_t machine_read = PTHREAD_ONCE_INIT;
+static void read_machine(void) { fo_topology_read(&machine, ""); }
+
 int fo_topology_share_here(int ranks, struct fo_cpus *share)
 {
 	struct fo_cpus allowed;
@@ -240,9 +236,7 @@ int fo_topology_share_here(int ranks, struct fo_cpus *share)
 		memset(share, 0, (size_t)ranks * sizeof *share);
 		return granted;
 	}
-	struct fo_topology *t = fo_xmalloc(sizeof *t);
-	fo_topology_read(t, "");
-	const int least = fo_topology_share(t, &allowed, ranks, share);
-	free(t);
+	pthread_once(&machine_read, read_machine);
+	const int least = fo_topology_share(&machine, &allowed, ranks, share);
 	return least < granted ? least : granted;
 }

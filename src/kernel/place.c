@@ -13,7 +13,7 @@
 static struct fo_cpus only(int cpu)
 {
 	struct fo_cpus s = { { 0 } };
-	s.word[cpu / 64] = (uint64_t)1 << (cpu % 64);
+	fo_cpus_add(&s, cpu);
 	return s;
 }
 
@@ -139,7 +139,7 @@ struct fo_cpus fo_place_cpus(const struct fo_place *p)
 	if (!p->threads)
 		fo_cpus_here(&all);
 	for (int i = 0; i < p->threads; i++)
-		all.word[p->cpu[i] / 64] |= (uint64_t)1 << (p->cpu[i] % 64);
+		fo_cpus_add(&all, p->cpu[i]);
 	return all;
 }
 
