@@ -298,6 +298,14 @@ static fo_status start_and_wait(struct fo_comm *c, const struct fo_comm_call *k)
 	return c->groups ? FO_OK : wait_for_all(c);
 }
 
+struct fo_comm_call fo_comm_bytes(enum fo_comm_kind kind, const void *from, void *to, size_t n, int peer)
+{
+	/* Any type of one byte will do. */
+	return (struct fo_comm_call){
+		.kind = kind, .from = from, .to = to, .n = (int64_t)n, .dtype = FO_E4M3, .peer = peer
+	};
+}
+
 fo_status fo_comm_call(struct fo_comm *c, const struct fo_comm_call *k)
 {
 	if (!c->transport->call)

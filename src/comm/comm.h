@@ -118,6 +118,9 @@ static inline int fo_comm_ranks(const struct fo_comm *c) { return c->ranks; }
 /* Calls go into streams (fo_comm_call alone), and their memory is a device's. */
 static inline bool fo_comm_has_streams(const struct fo_comm *c) { return c->transport->call != NULL; }
 
+/* A call that carries n bytes, whatever they are: of kinds that add nothing. */
+struct fo_comm_call fo_comm_bytes(enum fo_comm_kind kind, const void *from, void *to, size_t n, int peer);
+
 /* Puts a call into its stream. Reductions take bf16, fp32 and fp64. How bf16 is summed is the transport's affair:
  * threads and MPI add in fp32 and round once, NCCL rounds to bf16 after each addition, so gradients are fp32 there
  * and at most travel as bf16 (narrow). Calls that only move data take any type. Send and receive block the stream
@@ -140,7 +143,8 @@ FO_CHECKED fo_status fo_comm_test(struct fo_comm *c, struct fo_comm_request *r, 
 int64_t fo_comm_nap_ns(int64_t since_ns, int64_t until_ns);
 /* For a thread whose rank has nothing else to do: where something moved that short ago, lets others have the processor
  * and returns true, for the next look at once. A small call is over within microseconds, and a nap takes a hundred.
- * Where others kept the processor for long it returns false for a while: who naps gets it back sooner. */
+ * After others have kept the processor for long it returns false for a while: a thread that naps gets it back sooner.
+ */
 bool fo_comm_spin(int64_t since_ns);
 /* One or the other. */
 void fo_comm_rest(int64_t since_ns, int64_t until_ns);

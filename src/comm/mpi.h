@@ -51,7 +51,8 @@ struct fo_comm_where {
 struct fo_comm_where fo_comm_mpi_where(const struct fo_comm *world);
 /* Bytes that a communicator of so many ranks keeps for pieces at most. */
 int64_t fo_comm_mpi_reserve(int ranks);
-/* What a communicator touches of that for reductions of at most so many elements of all parts, of `size` bytes. */
+/* Bytes of these that a communicator touches for reductions of at most `elements` elements, of all parts together, of
+ * `size` bytes each. */
 int64_t fo_comm_mpi_touches(int64_t elements, size_t size, int ranks);
 
 #endif

@@ -296,11 +296,8 @@ static fo_status share(ncclUniqueId *id, const struct fo_comm_place *place, stru
 {
 	if (place)
 		return fo_comm_meet(place, id, sizeof *id);
-	/* Any type of one byte will do: nothing is added. */
-	return fo_comm_call(
-		host,
-		&(struct fo_comm_call){
-			.kind = FO_COMM_BROADCAST, .from = id, .to = id, .n = (int64_t)sizeof *id, .dtype = FO_E4M3 });
+	const struct fo_comm_call k = fo_comm_bytes(FO_COMM_BROADCAST, id, id, sizeof *id, 0);
+	return fo_comm_call(host, &k);
 }
 
 static fo_status meet(struct group *g, const struct fo_comm_place *place, struct fo_comm *host)

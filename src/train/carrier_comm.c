@@ -24,17 +24,9 @@ struct processes {
 	struct fo_err how; /* the run ended */
 };
 
-static struct fo_comm_call to_all(void *bytes, size_t n, int from)
-{
-	/* Any type of one byte will do: nothing is added. */
-	return (struct fo_comm_call){
-		.kind = FO_COMM_BROADCAST, .from = bytes, .to = bytes, .n = (int64_t)n, .dtype = FO_E4M3, .peer = from
-	};
-}
-
 static fo_status send_all(struct fo_comm *c, void *bytes, size_t n, int from)
 {
-	const struct fo_comm_call k = to_all(bytes, n, from);
+	const struct fo_comm_call k = fo_comm_bytes(FO_COMM_BROADCAST, bytes, bytes, n, from);
 	return fo_comm_call(c, &k);
 }
 
@@ -76,9 +68,8 @@ static fo_status agree(struct fo_comm *c, const struct fo_answer *own, struct fo
 	unsigned char *bytes = fo_xmalloc((size_t)ranks * n);
 	unsigned char mine[FO_ANSWER_BYTES] = { 0 };
 	memcpy(mine, own->bytes, own->n);
-	fo_status st = fo_comm_call(
-		c, &(struct fo_comm_call){
-			   .kind = FO_COMM_ALL_GATHER, .from = mine, .to = bytes, .n = (int64_t)n, .dtype = FO_E4M3 });
+	const struct fo_comm_call k = fo_comm_bytes(FO_COMM_ALL_GATHER, mine, bytes, n, 0);
+	fo_status st = fo_comm_call(c, &k);
 	for (int i = 1; all && st == FO_OK && i < ranks; i++)
 		fo_answer_put(&all[i], bytes + (size_t)i * n, n);
 	free(bytes);
@@ -100,7 +91,7 @@ static fo_status begin(struct fo_carrier *c, enum fo_task task, const void *byte
 /* As send_all by rank 0, for so long. What was sent stays where it is until the communicator is closed. */
 static fo_status send_within(struct fo_comm *c, void *bytes, size_t n, double seconds)
 {
-	const struct fo_comm_call k = to_all(bytes, n, 0);
+	const struct fo_comm_call k = fo_comm_bytes(FO_COMM_BROADCAST, bytes, bytes, n, 0);
 	const int64_t since = fo_now_ns();
 	struct fo_comm_request q;
 	bool done = false;

@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { WS_ALIGN = 256 }; /* promised by struct fo_cuda_queue */
 
@@ -143,7 +142,7 @@ fo_status fo_exec_wait(struct fo_exec *e, fo_cuda_stream s)
 		FO_TRY(fo_links_check(e->o.links)); /* what ended because it was given up is not done */
 		if (done)
 			return FO_OK;
-		nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since, 0) }, NULL);
+		fo_comm_rest(since, 0);
 	}
 }
 

@@ -10,7 +10,6 @@
 #include "train/store_int.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 enum { STAGE_ALIGN = 64 }; /* a cache line */
 
@@ -102,11 +101,6 @@ static fo_status go_on(struct fo_exec *e, int id, bool *moved)
 	return copy(e, id, true);
 }
 
-static void nap(int64_t since_ns, int64_t until_ns)
-{
-	nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since_ns, until_ns) }, NULL);
-}
-
 fo_status fo_exec_staged_run(struct fo_exec *e, int id)
 {
 	struct fo_exec_stream *lane = &e->cuda->lane[fo_instance_op(e->p, &e->u, id)->lane];
@@ -121,7 +115,7 @@ fo_status fo_exec_staged_run(struct fo_exec *e, int id)
 		}
 		if (lane->phase == FO_EXEC_TRAVELS)
 			fo_comm_idle(e->o.links->world, true);
-		nap(since, lane->phase == FO_EXEC_TRAVELS ? lane->transfer.until_ns : 0);
+		fo_comm_rest(since, lane->phase == FO_EXEC_TRAVELS ? lane->transfer.until_ns : 0);
 	}
 	return FO_OK;
 }
@@ -206,7 +200,7 @@ fo_status fo_exec_staged_step(struct fo_exec *e, bool timed)
 		if (rests)
 			fo_comm_idle(e->o.links->world, true);
 		if (left)
-			nap(since, rests ? until : 0);
+			fo_comm_rest(since, rests ? until : 0);
 	}
 	return fo_exec_lanes_end(e);
 }

@@ -142,11 +142,8 @@ fo_status fo_member_order(struct fo_member *m, const struct fo_shard *shard, con
 	if (!m->local_rank && m->local_ranks > 1)
 		m->order = fo_order_share_make(fo_order_bytes(shard, shape), m->local_ranks, &own.place);
 	all = fo_xmalloc((size_t)m->ranks * sizeof *all);
-	fo_status st = fo_comm_call(m->world, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
-								      .from = &own,
-								      .to = all,
-								      .n = (int64_t)sizeof own,
-								      .dtype = FO_E4M3 });
+	const struct fo_comm_call k = fo_comm_bytes(FO_COMM_ALL_GATHER, &own, all, sizeof own, 0);
+	fo_status st = fo_comm_call(m->world, &k);
 	for (int i = 0; st == FO_OK && m->local_rank && i < m->ranks; i++)
 		if (!all[i].local_rank && !strncmp(all[i].host, own.host, sizeof own.host))
 			m->order = fo_order_share_join(fo_order_bytes(shard, shape), m->local_rank, &all[i].place);

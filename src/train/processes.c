@@ -104,11 +104,8 @@ static fo_status take_share(struct fo_processes *p, const struct joining *all)
 	free(share);
 	fo_cpus_here(&p->self.cpus);
 	fo_cpus_text(&p->self.cpus, own.cpus, sizeof own.cpus);
-	return fo_comm_call(p->tasks, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
-							      .from = &own,
-							      .to = p->place,
-							      .n = (int64_t)sizeof own,
-							      .dtype = FO_E4M3 });
+	const struct fo_comm_call k = fo_comm_bytes(FO_COMM_ALL_GATHER, &own, p->place, sizeof own, 0);
+	return fo_comm_call(p->tasks, &k);
 }
 
 static fo_status check_alike(const struct joining *all, int ranks)
@@ -136,11 +133,8 @@ static fo_status introduce(struct fo_processes *p, const char *version, bool bin
 	const int ranks = p->self.ranks;
 	struct joining own, *all = fo_xmalloc((size_t)ranks * sizeof *all);
 	say_own(&own, version, bind);
-	fo_status st = fo_comm_call(p->tasks, &(struct fo_comm_call){ .kind = FO_COMM_ALL_GATHER,
-								      .from = &own,
-								      .to = all,
-								      .n = (int64_t)sizeof own,
-								      .dtype = FO_E4M3 });
+	const struct fo_comm_call k = fo_comm_bytes(FO_COMM_ALL_GATHER, &own, all, sizeof own, 0);
+	fo_status st = fo_comm_call(p->tasks, &k);
 	for (int i = 0; st == FO_OK && i < ranks; i++) /* texts of strangers */
 		all[i].place.version[sizeof all->place.version - 1] = all[i].place.host[sizeof all->place.host - 1] = 0;
 	if (st == FO_OK)
