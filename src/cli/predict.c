@@ -206,9 +206,7 @@ static const char *seconds(struct fo_doc *d, double s)
 /* Tokens of a step, without padding where that is known. */
 static double tokens(const struct report *r)
 {
-	return isnan(r->load.tokens) ? (double)r->program->tokens * (double)r->program->run.micro_batches *
-					       fo_mesh_data(&r->program->run.mesh)
-				     : r->load.tokens;
+	return isnan(r->load.tokens) ? (double)fo_program_step_tokens(r->program) : r->load.tokens;
 }
 
 static struct fo_mfu mfu(const struct report *r)

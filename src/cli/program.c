@@ -21,14 +21,6 @@ static const struct fo_opt extra[] = {
 	FO_CLI_OUTPUT_ROWS(struct program, "cli", "print JSON")
 };
 
-static int64_t slots_of(const struct fo_program *p, int block)
-{
-	int64_t n = 0;
-	for (int s = 0; s < p->nslot; s++)
-		n += p->slot[s].block == block;
-	return n;
-}
-
 /* "d.x[l-1]+= 2048x768 bf16": its layer where that is another one, how it is written, its shape and type. */
 static void operand(const struct fo_program *p, const struct fo_operand *a, struct fo_str *out)
 {
@@ -103,7 +95,7 @@ static void say_blocks(const struct fo_program *p, bool list, struct fo_doc *d)
 			work = fo_doc_join(d, work, fo_doc_num(d, sum.bytes, FO_DRAW_BYTES));
 		if (*work)
 			work = fo_doc_printf(d, ", %s each", work);
-		fo_doc_para(d, "%s: %lld x %d %s (%s, %s)%s", k->name, (long long)slots_of(p, b), k->n,
+		fo_doc_para(d, "%s: %lld x %d %s (%s, %s)%s", k->name, (long long)fo_block_slots(p, b), k->n,
 			    fo_cli_plural(k->n, "operation", "operations"), fo_role_name[k->role],
 			    fo_unit_name[k->unit], work);
 		for (int i = 0; list && i < k->n; i++)
@@ -169,7 +161,7 @@ static void write_json(const struct fo_program *p, const struct fo_unrolled *u, 
 	for (int b = 0; b < p->nblock; b++) {
 		fo_json_object(j, NULL);
 		fo_json_put(j, FO_TEXT("name", p->block[b].name), FO_TEXT("role", fo_role_name[p->block[b].role]),
-			    FO_INT("slots", slots_of(p, b)));
+			    FO_INT("slots", fo_block_slots(p, b)));
 		fo_json_array(j, "operations");
 		for (int i = 0; i < p->block[b].n; i++) {
 			const struct fo_op *o = &p->block[b].op[i];

@@ -402,9 +402,7 @@ fo_status fo_device_program_seconds(const struct fo_device_rates *r, const struc
 {
 	struct fo_interval saved = fo_device_overlap(p), sum = { 0 };
 	for (int b = 0; b < p->nblock; b++) {
-		int slots = 0;
-		for (int s = 0; s < p->nslot; s++)
-			slots += p->slot[s].block == b;
+		const int64_t slots = fo_block_slots(p, b);
 		for (int i = 0; i < p->block[b].n; i++) {
 			const struct fo_op *o = &p->block[b].op[i];
 			struct fo_device_time t = fo_device_op_seconds(r, p, o, 0, pairs);

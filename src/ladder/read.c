@@ -344,7 +344,7 @@ static void describe(struct fo_ladder *l, const struct fo_record *r)
 	l->flop_per_token = fo_model_flop_per_token(&p->model, p->run.seq).mfu;
 	l->seq = p->run.seq;
 	l->ranks = p->ranks;
-	l->tokens_per_step = p->run.rows * p->run.seq * fo_mesh_data(&p->run.mesh) * p->run.micro_batches;
+	l->tokens_per_step = fo_program_step_tokens(p);
 	l->isa = fo_arena_strdup(&l->arena, r->isa);
 	l->device = fo_arena_strdup(&l->arena, r->starts ? r->start[r->starts - 1].device : "");
 	l->started = fo_arena_strdup(&l->arena, r->started);

@@ -325,9 +325,7 @@ static double seconds_of_byte(const struct async *a)
 	for (int k = 0; k < a->p->nblock; k++) {
 		const struct fo_block *b = &a->p->block[k];
 		const bool calls = has_calls(a, b);
-		int slots = 0;
-		for (int s = 0; calls && s < a->p->nslot; s++)
-			slots += a->p->slot[s].block == k;
+		const double slots = (double)fo_block_slots(a->p, k);
 		for (int i = 0; calls && i < b->n; i++) {
 			if (is_comm(&b->op[i]))
 				wire += slots * wire_of(a, &b->op[i]);

@@ -299,14 +299,27 @@ struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, dou
 	return c;
 }
 
+int64_t fo_block_slots(const struct fo_program *p, int block)
+{
+	int64_t n = 0;
+	for (int s = 0; s < p->nslot; s++)
+		n += p->slot[s].block == block;
+	return n;
+}
+
+/* Ranks that share rows, as those of a cp or tp group do, have their tokens together. */
+int64_t fo_program_step_tokens(const struct fo_program *p)
+{
+	const struct fo_lowering *run = &p->run;
+	return run->rows * run->seq * run->micro_batches * fo_mesh_data(&run->mesh);
+}
+
 /* category < 0: all */
 static struct fo_cost sum_cost(const struct fo_program *p, int category, double pairs)
 {
 	struct fo_cost sum = { 0 };
 	for (int b = 0; b < p->nblock; b++) {
-		int64_t slots = 0;
-		for (int s = 0; s < p->nslot; s++)
-			slots += p->slot[s].block == b;
+		const int64_t slots = fo_block_slots(p, b);
 		for (int i = 0; slots && i < p->block[b].n; i++) {
 			const struct fo_op *o = &p->block[b].op[i];
 			if (category >= 0 && (int)fo_op_info(o->kind)->category != category)

@@ -205,9 +205,9 @@ int32_t fo_mesh_member(const struct fo_mesh *m, enum fo_group g, int32_t place);
 int64_t fo_mesh_part(int64_t n, int32_t place, int32_t ranks, int64_t *begin);
 /* Whether tp ranks can divide the layers of a model and `tokens` of a micro-batch. FO_EARG: what cannot be shared
  * evenly, and the numbers of ranks nearest to tp that can share all of it. */
+FO_CHECKED fo_status fo_mesh_tp_legal(const struct fo_model *m, int64_t tokens, int32_t tp);
 /* The same for cp ranks and rows of seq tokens: 2 cp chunks of one size. */
 FO_CHECKED fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp);
-FO_CHECKED fo_status fo_mesh_tp_legal(const struct fo_model *m, int64_t tokens, int32_t tp);
 
 struct fo_op {
 	uint32_t id, origin; /* fresh per inserted op; id of the op it was cloned or merged from (its own otherwise) */
@@ -491,6 +491,8 @@ static inline void fo_matmul_dims(const struct fo_op *o, int64_t *m, int64_t *n,
  * second sums a whole step, the third the operations of one category. */
 struct fo_cost fo_op_cost(const struct fo_program *p, const struct fo_op *o, double pairs);
 struct fo_cost fo_program_cost(const struct fo_program *p, double pairs);
+int64_t fo_block_slots(const struct fo_program *p, int block); /* how often a block comes in a step */
+int64_t fo_program_step_tokens(const struct fo_program *p);    /* of all ranks, padding included */
 /* Whether the rows or columns of an operand are one rank's own in its tp group, and along which coordinates of it. */
 bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, uint8_t *rows, uint8_t *cols);
 /* Bytes that this rank receives from others in a step. */

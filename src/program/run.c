@@ -365,7 +365,7 @@ static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 		refuse_axis(s, "mesh.cp", r->cp, r->ranks / r->tp, r->tp > 1 ? "mesh.ranks / mesh.tp" : "mesh.ranks");
 		return;
 	}
-	const int64_t ranks = r->ranks / r->tp / r->cp;
+	const int64_t ranks = fo_run_row_sets(r);
 	if (!r->shard && !r->replicate && zero_given && ranks > 1)
 		set_number(s, "mesh.shard", ranks, "pass.zero");
 	else if (!r->shard)
@@ -395,7 +395,7 @@ static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 static void check_rows(struct fo_opt_set *s, const struct fo_run *r)
 {
 	struct fo_str near = { 0 };
-	const int64_t shared = r->batch_rows ? r->batch_rows : r->rows, ranks = r->ranks / r->tp / r->cp;
+	const int64_t shared = r->batch_rows ? r->batch_rows : r->rows, ranks = fo_run_row_sets(r);
 	const int64_t rows = shared / ranks * ranks, below = nearest_divisor(shared, ranks, -1),
 		      above = nearest_divisor(shared, ranks, 1);
 	const char *const of[] = { "rank", "tp group", "cp group", "group" }, *what = of[(r->tp > 1) + 2 * (r->cp > 1)];

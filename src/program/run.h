@@ -106,6 +106,8 @@ struct fo_run {
 	int zero_sync; /* enum fo_sync */
 	int attention; /* enum fo_attention */
 };
+/* Sets of rows that its ranks have: those of a tp or cp group have one together. */
+static inline int64_t fo_run_row_sets(const struct fo_run *r) { return r->ranks / r->tp / r->cp; }
 
 /* A command with flags of its own has a struct that begins with a struct fo_run, and a second table for
  * fo_opt_init_own. */

@@ -399,8 +399,7 @@ static void explain_passes(struct fo_versus *v)
 static void explain_work(struct fo_versus *v)
 {
 	const struct fo_program *a = &v->side[0].record->program, *b = &v->side[1].record->program;
-	double ta = (double)(fo_mesh_data(&a->run.mesh) * a->tokens * a->run.micro_batches),
-	       tb = (double)(fo_mesh_data(&b->run.mesh) * b->tokens * b->run.micro_batches);
+	double ta = (double)fo_program_step_tokens(a), tb = (double)fo_program_step_tokens(b);
 	double fa = a->ranks * fo_program_cost(a, -1).exec, fb = b->ranks * fo_program_cost(b, -1).exec;
 	if (fo_model_flop_per_token(&a->model, a->run.seq).mfu != fo_model_flop_per_token(&b->model, b->run.seq).mfu)
 		say(v, "other work per token: %.4g GFLOP in A, %.4g in B (model or sequence length)",

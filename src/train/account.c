@@ -36,8 +36,7 @@ void fo_account_ran(struct fo_account *a, const struct fo_setup *set, const stru
 				       .seconds = (double)(ran->end_ns - ran->begin_ns) * 1e-9,
 				       .data_seconds = (double)ran->wait_ns * 1e-9,
 				       .loss_tokens = b->loss_tokens,
-				       .tokens = p->run.rows * p->run.seq * fo_mesh_data(&p->run.mesh) *
-						 p->run.micro_batches };
+				       .tokens = fo_program_step_tokens(p) };
 	/* A metered step's seconds hold its bursts: no rate follows from them. */
 	double seconds = ran->metered ? NAN : out->seconds;
 	out->tokens_per_second = (double)out->loss_tokens / seconds;

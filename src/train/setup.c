@@ -92,7 +92,7 @@ static void adopt_choices(struct fo_run *r, const struct fo_lowering *of)
 {
 	const int64_t rows = of->rows * fo_mesh_data(&of->mesh); /* of all ranks, which may be others now */
 	if (r->batch_rows && of->seq == r->seq && rows * of->micro_batches == r->batch_rows &&
-	    rows % (r->ranks / r->tp) == 0) {
+	    rows % fo_run_row_sets(r) == 0) {
 		r->rows = rows;
 		r->micro_batches = of->micro_batches;
 		r->batch_rows = 0;
