@@ -127,7 +127,7 @@ static const void *wire_form(const struct fo_mpi_end *e, const struct fo_mpi_op 
 
 static int64_t elements(const struct fo_mpi_end *e, const struct fo_mpi_op *o)
 {
-	const bool whole = between_two(&o->call) || o->call.kind == FO_COMM_BROADCAST;
+	const bool whole = between_two(&o->call) || o->call.kind == FO_COMM_BROADCAST || o->call.kind == FO_COMM_SHIFT;
 	return whole ? o->call.n : o->begin[e->base.ranks];
 }
 

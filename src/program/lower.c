@@ -594,9 +594,7 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 			       "cannot lower %lld layers x %lld micro-batches: a step has at most 2^20 of them",
 			       (long long)m->layers, (long long)run->micro_batches);
 	FO_TRY(check_mesh(&run->mesh));
-	if (run->seq % fo_mesh_cp(&run->mesh))
-		return fo_fail(FO_EARG, "%d ranks of a cp group cannot share rows of %lld tokens evenly", run->mesh.cp,
-			       (long long)run->seq);
+	FO_TRY(fo_mesh_cp_legal(run->seq, fo_mesh_cp(&run->mesh)));
 	*p = (struct fo_program){
 		.model = *m,
 		.run = *run,

@@ -143,8 +143,8 @@ fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp)
 		above++;
 	fo_status st = fo_fail(
 		FO_EARG,
-		"%d ranks of a cp group cannot share rows of %lld tokens: each has two chunks of a row, so "
-		"its tokens must be a multiple of %lld",
+		"%d ranks of a cp group cannot share rows of %lld tokens evenly: each has two chunks of a "
+		"row, so its tokens must be a multiple of %lld",
 		cp, (long long)seq, 2LL * cp);
 	if (2 * above <= seq)
 		snprintf(more, sizeof more, " or %lld", (long long)above);
@@ -154,8 +154,6 @@ fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp)
 		snprintf(rows, sizeof rows, "%lld", 2LL * cp);
 	return fo_hint(st, "mesh.cp=%lld%s can share them; or data.seq=%s", (long long)below, more, rows);
 }
-
-/* ---- tp in pieces ---- */
 
 bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, uint8_t *rows, uint8_t *cols)
 {

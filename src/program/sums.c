@@ -181,7 +181,8 @@ static uint8_t coordinates(const struct fo_program *p, int group)
 		all |= fo_mesh_group(&p->run.mesh, FO_GROUP_SHARD, NULL, NULL) > 1 ? SHARD : 0;
 	if (group == FO_GROUP_REPLICATE || group == FO_GROUP_DATA || group == FO_GROUP_ALL)
 		all |= p->run.mesh.replicate > 1 ? REPLICATE : 0;
-	const bool heads = fo_mesh_kv(&p->run.mesh)<fo_mesh_tp(&p->run.mesh), kv = fo_mesh_kv(&p->run.mesh)> 1;
+	const int32_t kv_ranks = fo_mesh_kv(&p->run.mesh);
+	const bool heads = fo_mesh_tp(&p->run.mesh) > kv_ranks, kv = kv_ranks > 1;
 	if (group == FO_GROUP_TP || group == FO_GROUP_ALL || group == FO_GROUP_HEADS)
 		all |= heads ? HEADS : 0;
 	if (group == FO_GROUP_TP || group == FO_GROUP_ALL || group == FO_GROUP_KV)
