@@ -46,7 +46,8 @@ void fo_st_set_close(struct fo_st_set *f);
 struct fo_ckpt_sum {
 	const char *file;
 	int64_t bytes;
-	/* Of the whole file; of its header and rows; of its header and words (fo_st_sum). One of them, others are 0. */
+	/* Checksums: of the whole file, of its header and rows, or of its header and words (fo_st_sum). One of them is
+	 * there, the others are 0. */
 	uint64_t hash, rows, words;
 };
 struct fo_ckpt_manifest {

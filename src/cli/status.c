@@ -137,7 +137,7 @@ static void say_slow(struct fo_doc *d, const struct fo_ranks_seen *s, double bou
 			       fo_report_slow_text(d, &slow, s->rank[slow.rank].host));
 }
 
-/* What ranks compute on: where all have the same once, else of the first ones and the last. */
+/* Says which processors ranks compute on: once if all have the same ones, else of the first ranks and the last. */
 static void say_processors(struct fo_doc *d, const struct fo_ranks_seen *s)
 {
 	enum { SHOWN = 4 };

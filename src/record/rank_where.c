@@ -135,7 +135,6 @@ static bool only_waits(const struct fo_rank_seen *r)
 	return l && *l->group; /* in an operation between ranks, or waiting for one */
 }
 
-/* How long it has done what it does. */
 static int worst(const struct fo_ranks_seen *s, double bound)
 {
 	int at = -1;

@@ -218,14 +218,25 @@ static void ledger_table(struct fo_doc *doc, const struct fo_trace *t, const str
 		   fo_doc_ms(doc, l->span_ns), fo_doc_count(doc, l->ops), "");
 }
 
+/* Does the trace say of any group of ranks what it is for? Most do not, and looking at all operations again takes time. */
+static bool tells_purposes(const struct fo_trace *t)
+{
+	bool any = false;
+	for (int64_t i = 0; i < t->collective_count && !any; i++)
+		any = t->collective[i].purpose >= 0 && *fo_trace_text(t, t->collective[i].purpose);
+	return any;
+}
+
 /* Exposed communication by what it is for, where the trace says that of any. */
 static void purposes(struct fo_doc *doc, const struct fo_trace *t, const struct fo_device_ledger *v,
 		     const struct fo_ledger *l)
 {
 	struct fo_comm_purpose p[FO_COMM_PURPOSES];
-	const int n = fo_comm_purposes(t, v->device, l->begin_ns, l->end_ns, p);
 	const char *line = "";
 	bool known = false;
+	if (!tells_purposes(t))
+		return;
+	const int n = fo_comm_purposes(t, v->device, l->begin_ns, l->end_ns, p);
 	for (int i = 0; i < n; i++) {
 		const char *name = p[i].text >= 0 ? fo_trace_text(t, p[i].text) : "";
 		known |= *name;

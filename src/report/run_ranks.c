@@ -397,16 +397,21 @@ static void group_json(struct fo_json *j, const struct fo_ranks *k, const struct
 	fo_json_close(j);
 }
 
+static void rank_or_null(struct fo_json *j, const char *key, int rank)
+{
+	if (rank < 0)
+		fo_json_raw(j, key, "null");
+	else
+		fo_json_int(j, key, rank);
+}
+
 void fo_report_slow_json(struct fo_json *j, const struct fo_slow_rank *s)
 {
 	fo_json_object(j, "straggler");
 	fo_json_bool(j, "known", s->known);
 	fo_json_int(j, "windows", s->windows);
 	fo_json_int(j, "windows_needed", s->needed);
-	if (s->rank < 0)
-		fo_json_raw(j, "rank", "null");
-	else
-		fo_json_int(j, "rank", s->rank);
+	rank_or_null(j, "rank", s->rank);
 	if (s->known && s->windows) {
 		fo_json_int(j, "first_step", s->first);
 		fo_json_int(j, "last_step", s->last);
@@ -439,10 +444,7 @@ void fo_report_ranks_json(const struct fo_report *o, struct fo_json *j)
 		fo_json_int(j, "last_step", k->last_step);
 		fo_json_int(j, "calls", k->calls);
 		fo_json_int(j, "unmatched", k->unmatched);
-		if (k->late < 0)
-			fo_json_raw(j, "waited_for_rank", "null");
-		else
-			fo_json_int(j, "waited_for_rank", k->late);
+		rank_or_null(j, "waited_for_rank", k->late);
 		seconds_json(j, "wait_seconds", k, k->waited_ns);
 		fo_json_array(j, "rank");
 		for (int i = 0; i < k->ranks; i++)

@@ -38,7 +38,7 @@ static size_t head_bytes(const struct form *f)
 {
 	return offsetof(struct header, spans) + (size_t)f->lanes * sizeof(uint64_t);
 }
-/* Behind the header of FOTIMEL3; then the collectives, then spans. */
+/* Behind the header of a file of several ranks; then the collectives, then spans. */
 struct whose {
 	int32_t rank, ranks;
 	int64_t begun_unix_ns, clock_offset_ns;

@@ -1,7 +1,6 @@
 #include "train/devices.h"
 
 #include "base/count.h"
-
 #include "base/mem.h"
 #include "comm/nccl.h"
 #include "program/run.h"

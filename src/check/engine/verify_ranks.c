@@ -73,7 +73,7 @@ static void close_job(struct job *j)
 	*j = (struct job){ 0 };
 }
 
-/* What ranks have parts of is compared on rank 0: all weights come there. one: a program of one rank. */
+/* Brings the weights that ranks have parts of to rank 0, which compares them. one: a program of one rank. */
 static fo_status collect(struct job *j, const struct fo_program *one)
 {
 	j->of = one;

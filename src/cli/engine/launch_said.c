@@ -47,7 +47,7 @@ static void hold(struct fo_launch_said *s, const char *line)
 		fo_str_printf(&s->held, "%s\n", line);
 }
 
-/* Where MPI's rule of dashes begins, which is the rest of the line: behind what a rank has not ended its line of. */
+/* Finds MPI's rule of dashes at the end of a line, which a rank may have begun and not ended. NULL: there is none. */
 static const char *rule_in(const char *line)
 {
 	enum { LEAST = 60 }; /* Open MPI's has 74 */

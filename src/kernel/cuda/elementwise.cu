@@ -187,11 +187,11 @@ FO_DEVICE int64_t copy_from(const fo_cuda_copy_args &p, int64_t r, int64_t *to)
 	*to = p.mode == FO_CUDA_COPY_PUT ? index[0] + r : r;
 	if (p.mode == FO_CUDA_COPY_GATHER) {
 		const int64_t row = index[r * p.index.ld] - p.first;
-		return row >= 0 && row < p.x.rows ? row : (int64_t)ZEROS;
+		return row >= 0 && row < p.x.rows ? row : ZEROS;
 	}
 	if (p.mode == FO_CUDA_COPY_LAST)
 		return index[1] - 1;
-	return r < index[1] ? r : (int64_t)NO_ROW;
+	return r < index[1] ? r : NO_ROW;
 }
 
 /* Units of 16 bytes, whatever they hold: x and y are of one type. */

@@ -263,36 +263,20 @@ template <int N, typename T> FO_DEVICE void part_grad(const fo_cuda_xent_part_ar
 	}
 }
 
-#define PART(name, type, n)                                                                               \
+#define PART(name, part, type, n)                                                                         \
 	FO_KERNEL(name, struct fo_cuda_xent_part_args, 1024)                                              \
 	{                                                                                                 \
 		for (int64_t r = blockIdx.x; r < p.logits.rows; r += gridDim.x)                           \
-			PART_OF(p, r, (type *)p.logits.data + r * p.logits.ld, (int)(p.logits.cols / n)); \
+			part<n>(p, r, (type *)p.logits.data + r * p.logits.ld, (int)(p.logits.cols / n)); \
 	}
-#define PART_OF part_max<8>
-PART(xent_max_bf16, uint16_t, 8)
-PART(xent_max_f32, float, 8)
-#undef PART_OF
-#define PART_OF part_max<1>
-PART(xent_max_any_bf16, uint16_t, 1)
-PART(xent_max_any_f32, float, 1)
-#undef PART_OF
-#define PART_OF part_sums<8>
-PART(xent_sums_bf16, uint16_t, 8)
-PART(xent_sums_f32, float, 8)
-#undef PART_OF
-#define PART_OF part_sums<1>
-PART(xent_sums_any_bf16, uint16_t, 1)
-PART(xent_sums_any_f32, float, 1)
-#undef PART_OF
-#define PART_OF part_grad<8>
-PART(xent_grad_bf16, uint16_t, 8)
-PART(xent_grad_f32, float, 8)
-#undef PART_OF
-#define PART_OF part_grad<1>
-PART(xent_grad_any_bf16, uint16_t, 1)
-PART(xent_grad_any_f32, float, 1)
-#undef PART_OF
+#define PARTS(name, part)                        \
+	PART(name##_bf16, part, uint16_t, 8)     \
+	PART(name##_f32, part, float, 8)         \
+	PART(name##_any_bf16, part, uint16_t, 1) \
+	PART(name##_any_f32, part, float, 1)
+PARTS(xent_max, part_max)
+PARTS(xent_sums, part_sums)
+PARTS(xent_grad, part_grad)
 
 FO_KERNEL(xent_row_loss, struct fo_cuda_xent_loss_args, 1024)
 {
