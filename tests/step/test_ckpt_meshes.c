@@ -4,6 +4,7 @@
 #include "pass/pass.h"
 #include "support/choices.h"
 #include "support/must.h"
+#include "support/same_files.h"
 #include "train/train.h"
 
 #include <stdio.h>
@@ -95,21 +96,6 @@ static void job_read(const struct job *j, const char *path)
 	}
 }
 
-static void same_files(struct fo_arena *a, const char *x, const char *y, const char *label)
-{
-	char **of_x, **of_y, *p, *q;
-	size_t n, m, len, other;
-	must(fo_fs_list(a, folder(a, x), 10000, &of_x, &n));
-	must(fo_fs_list(a, folder(a, y), 10000, &of_y, &m));
-	assert_int_equal(n, m);
-	for (size_t i = 0; i < n; i++) {
-		must(fo_fs_read(a, of_x[i], 1 << 24, &p, &len));
-		must(fo_fs_read(a, of_y[i], 1 << 24, &q, &other));
-		if (strcmp(strrchr(of_x[i], '/'), strrchr(of_y[i], '/')) != 0 || len != other || memcmp(p, q, len) != 0)
-			fail_msg("%s: '%s' and '%s' differ", label, of_x[i], of_y[i]);
-	}
-}
-
 /* Any bits: what is read and written is not computed with. */
 static void fill(const struct job *j)
 {
@@ -189,7 +175,7 @@ static void one_case(struct fo_arena *a, int *divided, int *copied)
 	for (int r = 0; r < many.ranks; r++)
 		fo_store_init(many.store[r], &many.program[r], 7);
 	job_save(&many, dirs[0], bound);
-	same_files(a, one_dir, dirs[0], label);
+	same_files(a, folder(a, one_dir), folder(a, dirs[0]), label);
 	for (int r = 0; r < many.ranks; r++) {
 		fo_store_init(many.store[r], &many.program[r], 8);
 		must(fo_store_load(many.store[r], &many.program[r], folder(a, one_dir)));
@@ -197,7 +183,7 @@ static void one_case(struct fo_arena *a, int *divided, int *copied)
 	must(fo_store_load(one.store[0], &one.program[0], folder(a, one_dir)));
 	job_save(&one, one_dir, bound);
 	job_save(&many, dirs[0], bound);
-	same_files(a, one_dir, dirs[0], label);
+	same_files(a, folder(a, one_dir), folder(a, dirs[0]), label);
 	job_free(&many);
 	/* Each mesh reads what the one before it left. */
 	fill(&one);
@@ -207,7 +193,7 @@ static void one_case(struct fo_arena *a, int *divided, int *copied)
 		draw_job(&many, &m, &low, label, sizeof label, divided, copied);
 		job_read(&many, folder(a, from));
 		job_save(&many, dirs[i], bound);
-		same_files(a, one_dir, dirs[i], label);
+		same_files(a, folder(a, one_dir), folder(a, dirs[i]), label);
 		from = dirs[i];
 		job_free(&many);
 	}
@@ -215,7 +201,7 @@ static void one_case(struct fo_arena *a, int *divided, int *copied)
 	assert_true(job_make(&one, &m, low));
 	job_read(&one, folder(a, from));
 	job_save(&one, dirs[0], bound);
-	same_files(a, one_dir, dirs[0], "one rank");
+	same_files(a, folder(a, one_dir), folder(a, dirs[0]), "one rank");
 	job_free(&one);
 }
 

@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "kernel/kernel.h"
 #include "support/must.h"
+#include "support/same_files.h"
 #include "support/tiny_model.h"
 
 #include <stdio.h>
@@ -168,24 +169,6 @@ static fo_status save(const char *dir, const struct whole *w, struct fo_mesh mes
 
 static char *folder(struct fo_arena *a, const char *dir) { return fo_arena_printf(a, "%s/step-%08d", dir, STEP); }
 
-/* The same files with the same bytes. Returns their number. */
-static size_t same_files(struct fo_arena *a, const char *x, const char *y)
-{
-	char **of_x, **of_y, *p, *q;
-	size_t n, m, len, other;
-	must(fo_fs_list(a, folder(a, x), 10000, &of_x, &n));
-	must(fo_fs_list(a, folder(a, y), 10000, &of_y, &m));
-	assert_int_equal(n, m);
-	for (size_t i = 0; i < n; i++) {
-		assert_string_equal(strrchr(of_x[i], '/'), strrchr(of_y[i], '/'));
-		must(fo_fs_read(a, of_x[i], 1 << 24, &p, &len));
-		must(fo_fs_read(a, of_y[i], 1 << 24, &q, &other));
-		assert_int_equal(len, other);
-		assert_memory_equal(p, q, len);
-	}
-	return n;
-}
-
 static void read_by(const char *path, const struct whole *w, struct fo_mesh mesh)
 {
 	const int ranks = fo_mesh_ranks(&mesh);
@@ -220,7 +203,7 @@ static void test_any_mesh(void **state)
 						      .tp = 1 + (int32_t)draw(4) };
 			must(save(many, &w, mesh, bound, -1));
 			must(fo_ckpt_open(folder(&a, many), &meta));
-			size_t files = same_files(&a, one, many);
+			size_t files = same_files(&a, folder(&a, one), folder(&a, many), "one rank and several");
 			most = files > most ? files : most;
 			least = files < least ? files : least;
 			read_by(folder(&a, many), &w,

@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "support/must.h"
+#include "support/shard.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -14,25 +15,6 @@
 #include <unistd.h>
 
 enum { USERS = 3 };
-
-static struct fo_shard make_shard(int64_t docs, int64_t longest)
-{
-	int64_t *at = calloc((size_t)docs + 1, sizeof *at);
-	for (int64_t d = 0; d < docs; d++)
-		at[d + 1] = at[d] + 2 + (int64_t)(fo_rng_u64(3, (uint64_t)d) % (uint64_t)longest);
-	uint32_t *ids = calloc((size_t)at[docs], sizeof *ids);
-	for (int64_t i = 0; i < at[docs]; i++)
-		ids[i] = (uint32_t)i + 1;
-	return (struct fo_shard){
-		.tokens = at[docs], .docs = docs, .vocab = at[docs] + 1, .doc_at = at, .ids32 = ids, .checksum = 77
-	};
-}
-
-static void drop_shard(struct fo_shard *s)
-{
-	free((void *)(uintptr_t)s->doc_at);
-	free((void *)(uintptr_t)s->ids32);
-}
 
 /* Reads steps from `step` on, and compares them with those of a loader that has an order of its own. */
 static bool same_batches(const struct fo_shard *s, struct fo_batch_shape shape, int64_t step, int64_t steps,
@@ -67,7 +49,7 @@ static int wait_for(pid_t pid)
 static void test_batches_of_processes(void **state)
 {
 	(void)state;
-	struct fo_shard s = make_shard(60, 40);
+	struct fo_shard s = make_shard(60, 40, 3);
 	for (int packing = 0; packing < FO_PACK_COUNT; packing++) {
 		/* A batch has most of an epoch, so that epochs change all the time. */
 		struct fo_batch_shape shape = { 16, 2 * USERS, 4, (enum fo_packing)packing, 0, 0, 2 };
@@ -96,7 +78,7 @@ static void test_memory(void **state)
 {
 	(void)state;
 	enum { DOCS = 20000, EPOCHS = 12, PAGES = 8 * 4096 };
-	struct fo_shard s = make_shard(DOCS, 6);
+	struct fo_shard s = make_shard(DOCS, 6, 3);
 	struct fo_batch_shape shape = { .seq = 64, .rows = 64, .micro_batches = 1, .packing = FO_PACK_PACKED };
 	struct fo_order_place place;
 	struct fo_order_share *order[USERS];
@@ -152,7 +134,7 @@ static fo_status number(void *ctx, void *memory)
 static void test_killed_in_the_middle(void **state)
 {
 	(void)state;
-	struct fo_shard s = make_shard(200, 40);
+	struct fo_shard s = make_shard(200, 40, 3);
 	struct fo_batch_shape shape = { .seq = 16, .rows = 2, .micro_batches = 1 };
 	struct fo_order_place place;
 	struct fo_order_share *order = fo_order_share_make(fo_order_bytes(&s, &shape), 2, &place);
@@ -181,7 +163,7 @@ static void test_killed_in_the_middle(void **state)
 static void test_gives_up(void **state)
 {
 	(void)state;
-	struct fo_shard s = make_shard(200, 40);
+	struct fo_shard s = make_shard(200, 40, 3);
 	struct fo_batch_shape shape = { .seq = 16, .rows = 2, .micro_batches = 1 };
 	struct fo_order_place place;
 	struct fo_order_share *order = fo_order_share_make(fo_order_bytes(&s, &shape), 2, &place);
@@ -211,7 +193,7 @@ static void test_gives_up(void **state)
 static void test_not_joined(void **state)
 {
 	(void)state;
-	struct fo_shard s = make_shard(50, 10), other = make_shard(51, 10);
+	struct fo_shard s = make_shard(50, 10, 3), other = make_shard(51, 10, 3);
 	struct fo_batch_shape shape = { .seq = 16, .rows = 2, .micro_batches = 1 };
 	struct fo_order_place place;
 	struct fo_order_share *order = fo_order_share_make(fo_order_bytes(&s, &shape), 2, &place);

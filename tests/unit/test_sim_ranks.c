@@ -304,16 +304,22 @@ static void peak(struct fo_limits *m, int threads, double flop_s)
 	fo_limits_peak_put(m, &p);
 }
 
+/* A sum over four ranks, as part of a program. */
+static const struct fo_op *a_sum(struct hand *g)
+{
+	begin(g, 4, 1);
+	int a = compute(g, input(g), "a", 1);
+	reduce(g, a, FO_GROUP_DATA, FO_LANE_REDUCE, 0, 0);
+	finish(g);
+	return fo_instance_op(&g->p, &g->u, 3);
+}
+
 static void test_cost(void **state)
 {
 	(void)state;
 	struct hand g;
 	struct fo_limits m = { 0 };
-	begin(&g, 4, 1);
-	int a = compute(&g, input(&g), "a", 1);
-	reduce(&g, a, FO_GROUP_DATA, FO_LANE_REDUCE, 0, 0);
-	finish(&g);
-	const struct fo_op *o = fo_instance_op(&g.p, &g.u, 3);
+	const struct fo_op *o = a_sum(&g);
 	struct fo_link_rates l = { .limits = &m };
 	assert_int_equal(fo_link_op(&l, &g.p, o, 1000).sure, FO_SURE_NONE);
 	l.copy_byte_s = 1e9;
@@ -379,11 +385,7 @@ static void test_apart(void **state)
 	(void)state;
 	struct hand g;
 	struct fo_limits m = { 0 };
-	begin(&g, 4, 1);
-	int a = compute(&g, input(&g), "a", 1);
-	reduce(&g, a, FO_GROUP_DATA, FO_LANE_REDUCE, 0, 0);
-	finish(&g);
-	const struct fo_op *o = fo_instance_op(&g.p, &g.u, 3);
+	const struct fo_op *o = a_sum(&g);
 	struct fo_link_rates l = { .limits = &m, .over = FO_LINK_MPI };
 	/* These four are neighbours, and only others were measured: a guess. */
 	row(&m, "all_reduce", FO_LINK_VARIANT, 4, 4, 51000, 4e-5);
