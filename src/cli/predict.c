@@ -504,7 +504,8 @@ const struct fo_command fo_cmd_predict = {
 		 "[--all] [--json]\n"
 		 "flatout predict [run.yaml] --device D [--KEY=VALUE ...] [--profile FILE] [--documents N] [--budget] "
 		 "[--all] [--json]\n"
-		 "flatout predict --compare RUN [--run.threads=N] [--profile FILE] [--all] [--json]",
+		 "flatout predict --compare RUN [--run.threads=N] [--profile FILE] [--all] [--json]\n"
+		 "flatout predict [CONFIG...] --cluster C ...  (flatout predict cluster --help)",
 	.summary = "step time, MFU and memory of a run, without running it",
 	.text = "The simulator runs the same step program as the engine: the time of each operation comes from the "
 		"machine profile of 'flatout calibrate', their order from the program's lanes and waits, the memory "
@@ -522,4 +523,6 @@ const struct fo_command fo_cmd_predict = {
 	.act = run,
 	.size = sizeof(struct predict),
 	.most = 1,
+	.instead = &fo_cmd_predict_cluster,
+	.instead_of = "--cluster --torchtitan --megatron --deepspeed",
 };
