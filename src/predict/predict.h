@@ -92,6 +92,7 @@ struct fo_predict_machine {
 	double net_byte_s;  /* of a device to other domains, one direction; of its adapters as sold */
 	double net_share;   /* of that, what collectives reach; 0: the constant NET */
 	double sustained;   /* measured share of the bf16 peak in large products; 0: the constant of the family */
+	double power;       /* of products' rate, what a power limit leaves; 0: all */
 	bool pcie;          /* no fast links */
 };
 /* Takes a row of the catalogue. FO_EUNSUPPORTED, naming what is missing, for a device of which nothing is measured
@@ -109,7 +110,8 @@ struct fo_predict_job {
 	double seq;
 	bool lora;              /* frozen weights */
 	double attention_share; /* of causal scores that are computed: packed short texts have less; 0: all */
-	int group;              /* publisher (fo_predict_group), -1: unseen */
+	double habit; /* a publisher's factor on speed; 0: unseen, 1 */
+	double year;  /* of the framework's release, 2026.3; 0: not known */
 };
 
 enum fo_predict_schedule { FO_PREDICT_1F1B, FO_PREDICT_INTERLEAVED, FO_PREDICT_ZERO_BUBBLE, FO_PREDICT_GPIPE };
@@ -180,10 +182,10 @@ struct fo_predict_step {
 /* What depends on the job alone. Large; lives on the caller's stack or heap, holds no pointers to it. */
 struct fo_predict_base {
 	struct fo_predict_job job;
-	double x[128];                                    /* constants, after exp() */
-	double products[4][3];                            /* rows are tokens: outputs, inputs, copies; private */
-	double flops_full, flops_causal;                  /* of one token, forward and backward, without repetition */
-	double layer_params, expert_params, dense_params; /* private */
+	double x[128];                   /* the constants; private */
+	double rate[2];                  /* FLOP/s of endless products: linear layers, head; private */
+	double flops_full, flops_causal; /* of one token, forward and backward, without repetition */
+	double layer_params, ffn_params; /* of one layer: all but experts, routed experts; private */
 };
 /* NULL, or in one static sentence what cannot be (no layers, a type without a peak). */
 const char *fo_predict_prepare(const struct fo_predict_job *job, struct fo_predict_base *b);
@@ -221,7 +223,7 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 
 /* The style whose words a framework's name has ("NVIDIA NeMo/Megatron-Core"), else the neutral one. */
 enum fo_predict_style_id fo_predict_style_of(const char *framework);
-/* A publisher of published runs by name; -1: none such. */
-int fo_predict_group(const char *name);
+/* The factor of a publisher of published runs ("bloom"); 0: none such. */
+double fo_predict_habit(const char *publisher);
 
 #endif
