@@ -35,6 +35,9 @@ fo_status fo_cluster_machine(const struct fo_cluster *c, const struct fo_job_mac
 	FO_TRY(check_node(c));
 	FO_TRY(fo_predict_machine_of(c->device, out));
 	out->per_node = c->per_node;
+	struct fo_range usable = fo_cluster_usable(c);
+	if (fo_range_known(usable))
+		out->memory_bytes = usable.low; /* drivers of one device show different sizes: the least counts */
 	if (fo_range_known(c->node_gb_s) && c->node_gb_s.low > 0)
 		out->node_byte_s = 1e9 * fo_range_middle(c->node_gb_s);
 	if (!c->net_assumed && fo_range_known(c->net_gb_s))
