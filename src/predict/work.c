@@ -162,7 +162,7 @@ static void once(const struct fo_predict_base *b, const struct fo_predict_layout
 	const struct fo_predict_job *j = &b->job;
 	const struct fo_predict_model *m = &j->model;
 	const struct fo_predict_style *s = &fo_predict_style[j->style];
-	double mine = b->layer_params + b->ffn_params / w->ep * w->tp;
+	double mine = b->layer_params + b->ffn_params * (w->moe ? w->tp / w->ep : 1);
 	w->cast_weights = 4 * mine / w->tp / w->micro_batches;
 	w->layer_bytes = 2 * (b->layer_params + b->ffn_params) / w->tp;
 	w->gradient_bytes = s->gradient_bytes * (b->layer_params + b->ffn_params) / w->tp;

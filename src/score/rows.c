@@ -83,8 +83,6 @@ const char *fo_score_family(struct fo_arena *a, const char *model)
 	cut = strstr(s, " proxy");
 	if (cut)
 		*cut = '\0';
-	if (strstr(s, "-cand") || !strncmp(s, "bloom-176b", 10))
-		return "bloom";
 	size_t n = strlen(s), digits = n;
 	if (n > 2 && s[n - 1] == 'l') /* "-12l" */
 		for (digits = n - 1; digits > 0 && isdigit((unsigned char)s[digits - 1]);)
@@ -159,7 +157,7 @@ static void model(struct reader *r)
 	x->moe = number(r, "is_moe") == 1 || experts > 1;
 	bool stated = !isnan(layers) && !isnan(hidden) && (!x->moe || experts > 1);
 	m->matrices = or_else(number(r, "mlp_matrices"), 3);
-	m->tied = has(lower(&r->t->arena, text(r, "other_opts")), "tied emb") || !strcmp(x->family, "bloom");
+	m->tied = has(lower(&r->t->arena, text(r, "other_opts")), "tied emb") || !strncmp(x->family, "bloom", 5);
 	bool tied = m->tied;
 	if (!stated && s && x->moe == (s->experts > 0) && fo_score_shape(x->model, m, layers)) {
 		m->tied = tied;
