@@ -41,15 +41,15 @@ struct fo_fleet_op {
 			      * places, slowest axis first) */
 	int32_t needs;       /* so many operations it waits for, of earlier ones: fo_fleet_role.need[need_begin ...] */
 	int32_t need_begin;
-	double seconds;      /* works: with the cores to itself. Calls: what the ranks do themselves, from when all are
+	double seconds; /* works: with the cores to itself. Calls: what the ranks do themselves, from when all are
 			      * there */
-	double link_s;       /* calls: what their links need for it with nothing else on them */
-	double bytes;        /* that a rank receives; for reports alone */
-	uint64_t what;       /* calls: ranks that meet must have the same; 0: not compared */
+	double link_s;  /* calls: what their links need for it with nothing else on them */
+	double bytes;   /* that a rank receives; for reports alone */
+	uint64_t what;  /* calls: ranks that meet must have the same; 0: not compared */
 };
 /* Operations in an order in which each waits only for earlier ones; those of a lane run in that order. */
 struct fo_fleet_role {
-	const char *name; /* "stage 3" */
+	char *name; /* "stage 3" */
 	struct fo_fleet_op *op;
 	int32_t ops;
 	int32_t *need;
@@ -101,6 +101,10 @@ struct fo_fleet {
 	 * each rank and operation. Then every rank differs. */
 	double jitter;
 	uint64_t seed;
+	bool apart; /* every rank is simulated by itself, also where others do the same */
+	/* Says in `out` what an operation is, for messages of calls that do not fit together; NULL: its name does. */
+	void (*tell)(const void *ctx, int32_t role, int32_t op, char *out, size_t size);
+	const void *ctx;
 };
 
 /* Building one; names and roles are the fleet's, everything else pointed to is the caller's. */
@@ -129,9 +133,9 @@ int32_t fo_fleet_colour(const struct fo_fleet *f, uint32_t axes, int32_t rank);
  * on its lane); -1: nothing, it began with the step. */
 struct fo_fleet_class {
 	int32_t role, first, ranks; /* its first rank; how many there are */
-	double *begin_s, *end_s;    /* per operation; the end is without the time to the lane's next one */
-	int32_t *cause;             /* per operation */
-	bool *waited;               /* per operation: the cause is of another lane, and the lane was free before */
+	double *begin_s, *end_s; /* per operation; the end is with what its lane needs before the next one (after_s) */
+	int32_t *cause;          /* per operation */
+	bool *waited;            /* per operation: the cause is of another lane, and the lane was free before */
 	/* Per call, send or receive, in order (fo_fleet_run.call gives the number): when the last rank had come, which
 	 * class that was, and the number of its operation. */
 	double *met_s;
@@ -144,8 +148,8 @@ struct fo_fleet_run {
 	int32_t *class_of;            /* per rank */
 	struct fo_fleet_class *class;
 	int32_t classes;
-	int32_t **call;      /* per role and operation: its number among the calls; -1: it works */
-	int64_t events;      /* that were simulated */
+	int32_t **call;        /* per role and operation: its number among the calls; -1: it works */
+	int64_t events;        /* that were simulated */
 	int32_t last, last_op; /* the class and operation that ended last */
 };
 /* FO_EARG: a fleet that cannot be (a group, link, role or need that is not there; negative or infinite times).
@@ -178,9 +182,9 @@ struct fo_fleet_piece {
 	uint8_t hold;
 	double begin_s, end_s;
 };
-/* A name of operations on one lane, of one role: how much of the path it is. */
+/* Operations of one name on one lane of a class: how much of the path they are. */
 struct fo_fleet_share {
-	int32_t role, name, pieces, rank; /* rank: the first of the class of which most of it is */
+	int32_t class, name, pieces;
 	uint8_t lane, hold;
 	double seconds;
 };
