@@ -282,29 +282,25 @@ static const struct fo_opt rows[] = {
 	FO_CLI_JOB_ROWS(struct predict_cluster, "predict"),
 	FO_OPT_BOOL(struct predict_cluster, settings, "predict.settings", "false",
 		    "lists every setting, its value and the line that it comes from"),
+	FO_OPT_OUTPUT(struct predict_cluster, svg, "predict.svg", "FILE", NULL, "the step's timeline as a picture",
+		      FO_OUTPUT_SVG),
+	FO_OPT_OUTPUT(struct predict_cluster, trace, "predict.trace", "FILE", NULL,
+		      "the timeline as a trace for ui.perfetto.dev and chrome://tracing", FO_OUTPUT_SLICES),
 	FO_OPT_OUTPUT(struct predict_cluster, html, "predict.html", "FILE", NULL, "a page", FO_OUTPUT_PAGE),
 	FO_CLI_OUTPUT_ROWS(struct predict_cluster, "predict", "JSON on standard output"),
 };
 
-static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
+static fo_status show(const struct fo_cli_call *call, struct fo_cli_asked *a, const struct fo_cli_predicted *p)
 {
 	const struct predict_cluster *in = call->in;
-	struct fo_cli_predicted p = { .asked = a };
-	FO_TRY(fo_job_ask(&a->job, &a->cluster, &a->given, &p.job));
-	fo_predict_point(&p.job.base, &p.job.layout, &p.step);
-	if (p.step.wrong)
-		return fo_fail(FO_EARG, "%s", p.step.wrong);
-	fo_predict_certainty_of(&p.job.base, &p.job.layout, &p.step, &p.sure);
-	if (p.sure.bytes.low > p.job.job.machine.memory_bytes)
-		p.fits_not = what_fits(a, &p.job);
 	struct fo_doc page = { 0 }, *d = call->json || (in->html && !strcmp(in->html, "-")) ? &page : call->doc;
 	if (!call->json || in->html) {
-		fo_cli_predicted_doc(d, &p);
+		fo_cli_predicted_doc(d, p);
 		if (in->settings)
 			fo_job_list(&a->job, d);
 	}
 	if (call->json) {
-		fo_cli_predicted_json(call->json, &p);
+		fo_cli_predicted_json(call->json, p);
 		if (in->settings) {
 			fo_json_object(call->json, "job");
 			fo_job_json(&a->job, call->json);
@@ -312,8 +308,32 @@ static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 		}
 	}
 	fo_status st = in->html ? fo_cli_page(d, in->html) : FO_OK;
+	if (st == FO_OK && p->timeline)
+		st = fo_cli_predicted_write(p, in->svg, in->trace);
 	fo_doc_fini(&page);
 	return st;
+}
+
+static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
+{
+	const struct predict_cluster *in = call->in;
+	struct fo_cli_predicted p = { .asked = a };
+	struct fo_plan_timeline timeline;
+	FO_TRY(fo_job_ask(&a->job, &a->cluster, &a->given, &p.job));
+	fo_predict_point(&p.job.base, &p.job.layout, &p.step);
+	if (p.step.wrong)
+		return fo_fail(FO_EARG, "%s", p.step.wrong);
+	fo_predict_certainty_of(&p.job.base, &p.job.layout, &p.step, &p.sure);
+	if (p.sure.bytes.low > p.job.job.machine.memory_bytes)
+		p.fits_not = what_fits(a, &p.job);
+	if (in->svg || in->trace || in->html) {
+		FO_TRY(fo_plan_timeline_of(&timeline, &p.job.layout, &p.step));
+		p.timeline = &timeline;
+	}
+	fo_status st = show(call, a, &p);
+	if (p.timeline)
+		fo_plan_timeline_fini(&timeline);
+	return st == FO_OK && p.fits_not ? fo_cli_found() : st;
 }
 
 static fo_status run(const struct fo_cli_call *call)
@@ -330,9 +350,11 @@ static fo_status run(const struct fo_cli_call *call)
 const struct fo_command fo_cmd_predict_cluster = {
 	.name = "predict cluster",
 	.group = "plan",
-	.usage = "flatout predict CONFIG... --cluster C [--set NAME=VALUE,...] [--html FILE] [--settings] [--json]\n"
-		 "flatout predict --model M --cluster C --seq S --global-batch N [--framework F] [--tp N] [--pp N] "
-		 "[--json]",
+	.usage =
+		"flatout predict CONFIG... --cluster C [--set NAME=VALUE,...] [--html FILE] [--svg FILE] [--trace FILE] "
+		"[--settings] [--json]\n"
+		"flatout predict --model M --cluster C --seq S --global-batch N [--framework F] [--tp N] [--pp N] "
+		"[--json]",
 	.summary = "step time, MFU and memory of a job on any cluster, from its configuration",
 	.text = "Predicts the step of a training job on devices that nobody measured here: seconds by part, exposed "
 		"communication by axis, MFU, memory of the fullest device, each with the interval that holds 80 % of "
@@ -342,7 +364,8 @@ const struct fo_command fo_cmd_predict_cluster = {
 		"  flatout predict run.yaml --cluster 16xHGX-H100\n"
 		"  flatout predict --torchtitan train.toml --cluster 2xHGX-B200\n"
 		"  flatout predict --model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 \\\n"
-		"      --global-batch 512 --framework megatron --tp 8 --pp 4\n",
+		"      --global-batch 512 --framework megatron --tp 8 --pp 4\n\n"
+		"Exit status 1: the job does not fit the devices' memory.",
 	.opts = rows,
 	.act = run,
 	.size = sizeof(struct predict_cluster),

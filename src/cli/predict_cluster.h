@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "job/predict.h"
+#include "plan/timeline.h"
 
 /* Options that say which job on which machines. */
 struct fo_cli_job {
@@ -89,10 +90,14 @@ struct fo_cli_predicted {
 	struct fo_job_asked job;
 	struct fo_predict_step step;
 	struct fo_predict_certainty sure;
-	const char *fits_not; /* one sentence: does not fit, what would; NULL: it fits or may */
+	const char *fits_not;                    /* one sentence: does not fit, what would; NULL: it fits or may */
+	const struct fo_plan_timeline *timeline; /* NULL: nobody asked for it */
 };
 void fo_cli_predicted_doc(struct fo_doc *d, const struct fo_cli_predicted *p);
 void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p);
+/* The picture of the timeline, on pages alone; and its files (either may be NULL). */
+void fo_cli_predicted_lanes(struct fo_doc *d, const struct fo_cli_predicted *p);
+FO_CHECKED fo_status fo_cli_predicted_write(const struct fo_cli_predicted *p, const char *svg, const char *trace);
 /* "61 to 66 GiB": an interval of bytes or seconds, for people. */
 const char *fo_cli_range(struct fo_doc *d, struct fo_range r, enum fo_draw_unit unit);
 

@@ -206,6 +206,7 @@ void fo_cli_predicted_doc(struct fo_doc *d, const struct fo_cli_predicted *p)
 	say_head(d, p);
 	say_parts(d, p);
 	say_losses(d, p);
+	fo_cli_predicted_lanes(d, p);
 	say_sure(d, p);
 }
 
@@ -279,5 +280,7 @@ void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)
 				   : p->sure.bytes.high <= usable ? "fits"
 								  : "may not fit"),
 		    FO_TEXT("would_fit", p->fits_not));
+	if (p->timeline)
+		fo_json_real(j, "simulated_seconds", p->timeline->run.step_s);
 	json_sure(j, p);
 }
