@@ -38,6 +38,7 @@ static const struct {
 			       true },
 	[FO_OUTPUT_CSV] = { "csv", { { "rank,device,stream,step,begin_us,duration_us,kind,class,", "" } }, true },
 	[FO_OUTPUT_STEPS] = { "steps", { { "step,seconds,tokens_per_second_per_device,mfu,", "" } }, false },
+	[FO_OUTPUT_SCORE] = { "score", { { "line,measured_tokens_s,predicted_tokens_s,", "" } }, false },
 	[FO_OUTPUT_PROMETHEUS] = { "prometheus", { { "# HELP flatout_", "" } }, false },
 	[FO_OUTPUT_PROGRAM] = { "program", { { "flatout-program ", "" } }, false },
 	[FO_OUTPUT_TIMELINE] = { "timeline",

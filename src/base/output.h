@@ -16,6 +16,7 @@ enum fo_output {
 	FO_OUTPUT_SLICES, /* a trace for ui.perfetto.dev; may be compressed, as the next */
 	FO_OUTPUT_CSV,    /* operations of traces */
 	FO_OUTPUT_STEPS,  /* steps of a training log */
+	FO_OUTPUT_SCORE,  /* rows of flatout score */
 	FO_OUTPUT_PROMETHEUS,
 	FO_OUTPUT_PROGRAM, /* a step program as text */
 	FO_OUTPUT_TIMELINE,

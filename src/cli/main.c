@@ -35,7 +35,8 @@ const struct fo_command *const fo_commands[] = {
 	&fo_cmd_compare,      &fo_cmd_ladder,
 	&fo_cmd_health,       &fo_cmd_diagnose,
 	&fo_cmd_audit,        &fo_cmd_export,
-	&fo_cmd_price,        NULL,
+	&fo_cmd_price,        &fo_cmd_score,
+	NULL,
 };
 
 /* A descriptor 0, 1 or 2 that is closed would be given to the next file opened, and our messages would go into that

@@ -22,6 +22,7 @@ const struct fo_predict_constant_row fo_predict_constant_row[FO_PREDICT_CONSTANT
 #include "predict/constants.def"
 #undef FO_PREDICT_CONSTANT
 };
+const int fo_predict_constant_count = FO_PREDICT_CONSTANTS;
 _Static_assert((int)FO_PREDICT_CONSTANTS <= 128, "struct fo_predict_base holds 128 constants");
 
 /* Publishers' factors on speed beside the constants, from the same fit: hardware, clocks, and how a run was timed. */

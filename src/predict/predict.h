@@ -221,6 +221,15 @@ struct fo_predict_certainty {
 void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			     const struct fo_predict_step *s, struct fo_predict_certainty *out);
 
+/* The table of constants (constants.def). */
+struct fo_predict_constant_row {
+	const char *id;
+	double value, start, spread, low, high; /* value: fitted; spread: of log */
+	const char *unit, *meaning, *origin;
+};
+extern const struct fo_predict_constant_row fo_predict_constant_row[];
+extern const int fo_predict_constant_count;
+
 /* The style whose words a framework's name has ("NVIDIA NeMo/Megatron-Core"), else the neutral one. */
 enum fo_predict_style_id fo_predict_style_of(const char *framework);
 /* The factor of a publisher of published runs ("bloom"); 0: none such. */

@@ -11,13 +11,6 @@ enum fo_predict_constant {
 #undef FO_PREDICT_CONSTANT
 	FO_PREDICT_CONSTANTS
 };
-struct fo_predict_constant_row {
-	const char *id;
-	double value, start, spread, low, high;
-	const char *unit, *meaning, *origin;
-};
-extern const struct fo_predict_constant_row fo_predict_constant_row[FO_PREDICT_CONSTANTS];
-
 /* Constants that frameworks share: the columns of U_, HOST_ and TP_ in constants.def. */
 enum fo_predict_habits { FO_MCORE, FO_MLM, FO_MEG22, FO_EAGER, FO_FSDP1, FO_COMPILED, FO_XLA, FO_GRAPHS, FO_HABITS };
 

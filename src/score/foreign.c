@@ -29,7 +29,8 @@ static void vtrain(struct fo_score_table *t, const struct fo_csv *csv, const str
 {
 	double h = field(csv, at, "hidden size"), layers = field(csv, at, "# layers"), s = field(csv, at, "sequence length");
 	x->group = "vtrain", x->framework = "Megatron-LM", x->precision = "fp16", x->gpu = "A100-80GB";
-	x->model = x->family = fo_arena_printf(&t->arena, "gpt-%g-%g", h, layers);
+	x->model = fo_arena_printf(&t->arena, "gpt h%g x %g", h, layers);
+	x->family = fo_score_family(&t->arena, x->model);
 	x->inferred = "vocabulary 51200, recompute: full, A100-80GB";
 	x->job = (struct fo_predict_job){ .style = FO_PREDICT_STYLE_MEG22, .type = FO_PREDICT_BF16, .seq = s, .year = 2024 };
 	double a = field(csv, at, "attention heads");

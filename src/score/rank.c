@@ -85,14 +85,14 @@ static void regret(struct fo_score_row **row, int n, struct fo_score_sum *o)
 	free(done);
 }
 
-void fo_score_rank(struct fo_score_row **row, int rows, const char *group, struct fo_score_sum *o)
+void fo_score_rank(struct fo_score_row **row, int rows, const char *group, bool moe, struct fo_score_sum *o)
 {
 	struct fo_score_row **mine = fo_xmalloc((size_t)(rows + 1) * sizeof *mine);
 	struct pair *p = fo_xmalloc((size_t)(rows + 1) * sizeof *p);
 	double *a = fo_xmalloc((size_t)(rows + 1) * 2 * sizeof *a), *b = a + rows;
 	int n = 0;
 	for (int i = 0; i < rows; i++)
-		if (!group || !strcmp(row[i]->group, group))
+		if (row[i]->moe == moe && (!group || !strcmp(row[i]->group, group)))
 			mine[n++] = row[i];
 	for (int i = 0; i < n; i++)
 		p[i] = (struct pair){ mine[i]->predicted, i };

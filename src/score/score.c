@@ -39,7 +39,7 @@ static bool same_run(const struct fo_score_row *a, const struct fo_score_row *b)
 
 static bool add(struct scoring *s, struct fo_score_row *r, struct fo_predict_base *b)
 {
-	if (!r->scope || r->refused || r->moe != s->o->moe)
+	if (!r->scope || r->refused)
 		return false;
 	if (fo_predict_prepare(&r->job, b))
 		return false;
@@ -56,6 +56,8 @@ static bool add(struct scoring *s, struct fo_score_row *r, struct fo_predict_bas
 	return true;
 }
 
+/* Shapes of experts are known by their names alone, and their software changes from month to month. */
+#define MOE_WEIGHT 0.5
 /* Large tables must not outvote small ones. */
 static void weigh(struct scoring *s)
 {
@@ -63,7 +65,7 @@ static void weigh(struct scoring *s)
 	for (int i = 0; i < s->all; i++)
 		of[s->c[i].group]++;
 	for (int i = 0; i < s->all; i++)
-		s->c[i].weight = sqrt(fmin(fmax(60. / of[s->c[i].group], .4), 2));
+		s->c[i].weight = sqrt(fmin(fmax(60. / of[s->c[i].group], .4), 2)) * (s->c[i].work.moe ? MOE_WEIGHT : 1);
 }
 
 static void gather(struct scoring *s, struct fo_score_table *facts)
@@ -144,7 +146,7 @@ static void widths(struct scoring *s)
 	for (int i = 0; i < s->own; i++) {
 		int n = 0, mates = 0, k;
 		for (k = 0; k < s->all; k++) {
-			if (s->c[k].family == s->c[i].family)
+			if (s->c[k].family == s->c[i].family || s->c[k].work.moe != s->c[i].work.moe)
 				continue;
 			bool mate = s->c[k].group == s->c[i].group;
 			mates += mate;
@@ -152,7 +154,7 @@ static void widths(struct scoring *s)
 		}
 		double width = quantile(w, n, .8);
 		for (n = 0, k = 0; k < s->all; k++)
-			if (s->c[k].group != s->c[i].group)
+			if (s->c[k].group != s->c[i].group && s->c[k].work.moe == s->c[i].work.moe)
 				w[n++] = (struct weighted){ fabs(s->strange[k]), 1. / of[s->c[k].group] };
 		double wide = quantile(w, n, .8);
 		s->row[i]->half_width = mates >= 3 ? width : wide;
@@ -175,7 +177,7 @@ static void guesses(struct scoring *s)
 			for (int k = 0; k < s->all; k++) {
 				const struct fo_score_row *y = s->row[k], *x = s->row[i];
 				bool alike = !strcmp(y->gpu, x->gpu) && y->job.type == x->job.type;
-				if (s->c[k].family != s->c[i].family && (alike || pass))
+				if (s->c[k].family != s->c[i].family && y->moe == x->moe && (alike || pass))
 					w[n++] = (struct weighted){
 						y->tokens_s * flops[k] / y->job.machine.peak[y->job.type], 1
 					};
@@ -206,20 +208,21 @@ static void memories(struct scoring *s)
 
 /* ---- sums ---- */
 
-static void summarise(const struct scoring *s, int group, struct fo_score_sum *o)
+/* group -1: all. */
+static void summarise(const struct scoring *s, int group, bool moe, struct fo_score_sum *o)
 {
 	struct weighted *w = fo_xmalloc((size_t)(s->own + 1) * sizeof *w);
 	double inside = 0, strange_inside = 0, guess = 0, guesses = 0, memory = 0, pooled = 0;
 	int n = 0;
-	*o = (struct fo_score_sum){ .name = group < 0 ? "overall" : s->group[group] };
+	*o = (struct fo_score_sum){ .name = group < 0 ? moe ? "mixtures of experts" : "overall" : s->group[group] };
 	for (int i = 0; i < s->t->rows; i++) {
 		const struct fo_score_row *r = &s->t->row[i];
-		if (r->scope && r->moe == s->o->moe && (group < 0 || !strcmp(r->group, o->name)))
+		if (r->scope && r->moe == moe && (group < 0 || !strcmp(r->group, o->name)))
 			o->rows++;
 	}
 	for (int i = 0; i < s->own; i++) {
 		const struct fo_score_row *r = s->row[i];
-		if (group >= 0 && s->c[i].group != group)
+		if (r->moe != moe || (group >= 0 && s->c[i].group != group))
 			continue;
 		double e = r->predicted / r->tokens_s - 1, f = r->stranger / r->tokens_s - 1;
 		w[n++] = (struct weighted){ fabs(e), 1 };
@@ -247,13 +250,13 @@ static void summarise(const struct scoring *s, int group, struct fo_score_sum *o
 		for (int i = 0; i < s->own; i++) {
 			const struct fo_score_row *r = s->row[i];
 			double v[3] = { r->half_width, r->stranger_width, fabs(r->stranger / r->tokens_s - 1) };
-			if (group < 0 || s->c[i].group == group)
+			if (r->moe == moe && (group < 0 || s->c[i].group == group))
 				w[n++] = (struct weighted){ v[what], 1 };
 		}
 		double q = quantile(w, n, .5);
 		*(what == 0 ? &o->width : what == 1 ? &o->stranger_width : &o->stranger_median) = q;
 	}
-	fo_score_rank(s->row, s->own, group < 0 ? NULL : o->name, o);
+	fo_score_rank(s->row, s->own, group < 0 ? NULL : o->name, moe, o);
 	free(w);
 }
 
@@ -289,9 +292,10 @@ fo_status fo_score_of(struct fo_score_table *t, struct fo_score_table *facts, co
 		r->stranger = r->tokens_s * exp(-s->strange[i]);
 	}
 	memories(s);
-	summarise(s, -1, &out->overall);
+	summarise(s, -1, false, &out->overall);
+	summarise(s, -1, true, &out->moe);
 	for (int i = 0; i < s->groups; i++) {
-		summarise(s, i, &out->group[out->groups]);
+		summarise(s, i, false, &out->group[out->groups]);
 		out->groups += out->group[out->groups].rows > 0;
 	}
 	qsort(out->group, (size_t)out->groups, sizeof *out->group, by_rows);

@@ -36,6 +36,8 @@ struct fo_score_table {
 	struct fo_score_row *row;
 	int rows;
 };
+/* The runs that Flatout's own constants are fitted to (data/published_runs.csv, built in). */
+FO_CHECKED fo_status fo_score_read_own(const struct fo_catalogue *c, struct fo_score_table *t);
 /* Reads a table: the columns of published runs, vTrain's, or SimuMax's, told by the header. FO_EIO, FO_EFORMAT with file
  * and line. *t needs fini also after an error. */
 FO_CHECKED fo_status fo_score_read(const char *path, const struct fo_catalogue *c, struct fo_score_table *t);
@@ -44,9 +46,7 @@ FO_CHECKED fo_status fo_score_read_text(const char *text, size_t len, const char
 void fo_score_fini(struct fo_score_table *t);
 
 struct fo_score_options {
-	bool fit;         /* false: the constants' start values */
-	bool moe;         /* rows of mixtures of experts instead of dense ones */
-	bool publisher;   /* also without any row of the publisher */
+	bool fit; /* false: the constants' start values */
 };
 struct fo_score_sum {
 	const char *name; /* of the group; "overall" */
@@ -62,7 +62,7 @@ struct fo_score_sum {
 };
 enum { FO_SCORE_GROUPS = 64 };
 struct fo_score {
-	struct fo_score_sum overall, group[FO_SCORE_GROUPS];
+	struct fo_score_sum overall, moe, group[FO_SCORE_GROUPS]; /* dense; mixtures of experts; dense by group */
 	int groups;
 	double x[128];     /* the constants of a fit to all rows */
 	double habit[FO_SCORE_GROUPS];
@@ -74,6 +74,6 @@ struct fo_score {
 FO_CHECKED fo_status fo_score_of(struct fo_score_table *t, struct fo_score_table *facts,
 				 const struct fo_score_options *o, struct fo_score *out);
 /* One line a row: what was measured, predicted, inferred. */
-FO_CHECKED fo_status fo_score_rows_csv(const struct fo_score_table *t, struct fo_str *out);
+void fo_score_rows_csv(const struct fo_score_table *t, struct fo_str *out);
 
 #endif

@@ -16,7 +16,7 @@ const char *fo_score_family(struct fo_arena *a, const char *model);
 bool fo_score_shape(const char *model, struct fo_predict_model *m, double layers);
 
 /* Fills rank, regret, sets of o from rows of a group (NULL: all). */
-void fo_score_rank(struct fo_score_row **row, int rows, const char *group, struct fo_score_sum *o);
+void fo_score_rank(struct fo_score_row **row, int rows, const char *group, bool moe, struct fo_score_sum *o);
 
 /* ---- fits (fit.c) ---- */
 
