@@ -196,7 +196,8 @@ static void say_sure(struct fo_doc *d, const struct fo_cli_predicted *p)
 	fo_doc_table(d, FO_DRAW_FULL, NULL, "llrL", "ground", "what", "value", "from");
 	for (int i = 0; i < p->sure.rests; i++)
 		fo_doc_row(d, fo_predict_ground_name[p->sure.rest[i].ground], p->sure.rest[i].what,
-			   fo_doc_printf(d, "%.3g", p->sure.rest[i].value), p->sure.rest[i].origin);
+			   p->sure.rest[i].value ? fo_doc_printf(d, "%.3g", p->sure.rest[i].value) : "-",
+			   p->sure.rest[i].origin);
 	fo_doc_para(d, "Intervals hold 80 %% of published runs. No figure here was measured on these machines.");
 }
 

@@ -273,8 +273,9 @@ fo_status fo_job_ask(struct fo_job *job, const struct fo_cluster *c, const struc
 	o->job.style = fo_job_predict_style(job);
 	k.style = &fo_predict_style[o->job.style];
 	FO_TRY(fo_cluster_machine(c, given, &o->job.machine));
+	fo_job_shape_of(job, c, &o->shape);
+	FO_TRY(check_division(&k)); /* of a division that no model of this shape can have no number of devices helps */
 	FO_TRY(check_shape(&k, c));
-	FO_TRY(check_division(&k));
 	FO_TRY(check_ways(&k));
 	fo_predict_model_of(&job->model, &o->job.model);
 	o->job.type = type_of(&k);
