@@ -41,11 +41,9 @@ static void kept_of(const struct fo_predict_base *b, struct kept *k)
 	k->norms = meg22 ? 10 : 8;
 	k->eager = fsdp1 ? 1.5 : 1;
 	k->logit = mcore || mlm ? 4 : graphs ? 1 : 8;
-	k->times = 1.018, k->more = 0;
-	if (s->neutral || compiled || fsdp1 || xla)
-		k->times = 1.05, k->more = 2e9;
-	if (meg22)
-		k->times = 1.14, k->more = 8.7 * 1073741824.; /* BLOOM's process totals */
+	/* SimuMax's runs of Megatron-LM; a stack that nobody measured holds more, by an unknown amount. */
+	bool known = (mlm || mcore || graphs) && !s->neutral;
+	k->times = known ? 1.018 : FO_PREDICT_HELD_TIMES, k->more = known ? 0 : FO_PREDICT_HELD_BYTES;
 }
 
 static void activations(const struct fo_predict_base *b, const struct fo_predict_layout *l,
@@ -82,7 +80,9 @@ static void states(const struct fo_predict_base *b, const struct fo_predict_layo
 	double t = w->tp, stage = m->layers / w->pp;
 	double per = (double)(int64_t)stage < stage ? (double)(int64_t)stage + 1 : stage;
 	double dense = (per * b->layer_params + (w->pp > 1 ? 1 : 2 - m->tied) * m->vocab * m->hidden) / t;
-	double routed = per * b->ffn_params / w->ep, held = most(1, w->dp * w->cp * w->tp / w->ep);
+	/* The fullest stage has the layers with experts. */
+	double full = w->moe ? least(per, m->moe_layers) * m->layers / m->moe_layers : per;
+	double routed = full * b->ffn_params / w->ep, held = most(1, w->dp * w->cp * w->tp / w->ep);
 	double params[2] = { dense, routed }, ranks[2] = { w->shard, w->moe ? held : 1 };
 	if (!w->moe)
 		params[0] += routed * w->ep / t, params[1] = 0;
@@ -103,7 +103,7 @@ static void states(const struct fo_predict_base *b, const struct fo_predict_layo
 	part[FO_PREDICT_BUFFERS] = l->zero >= 3 ? 6 * one : 0;
 	/* Transformer Engine keeps one bf16 copy of a layer's weights for gradients that it adds to sums. */
 	if (fo_predict_style[b->job.style].family[0] == 'm' && fo_predict_style[b->job.style].family[1] == 'l')
-		part[FO_PREDICT_BUFFERS] += 2 * (b->layer_params + b->ffn_params * w->tp / w->ep) / t;
+		part[FO_PREDICT_BUFFERS] += 2 * one + (w->moe ? 2 * m->matrices * m->hidden * m->expert_ffn : 0);
 }
 
 void fo_predict_bytes(const struct fo_predict_base *b, const struct fo_predict_layout *l, const struct fo_predict_work *w,
