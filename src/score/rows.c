@@ -353,7 +353,7 @@ static void scope(struct reader *r)
 		x->out = "parameters or optimizer are offloaded";
 	else if (has(x->gpu, "TPU|Gaudi|Trainium"))
 		x->out = "not a GPU";
-	else if (!(x->tokens_s > 0))
+	else if (!(x->tokens_s > 0) || !isfinite(x->tokens_s))
 		x->out = "no tokens/s and no step time";
 	x->scope = !x->out;
 }
