@@ -11,6 +11,7 @@ struct kept {
 	double eager; /* times activations of linear layers */
 	double logit;
 	bool master_is_weight; /* a fully sharded state has one fp32 copy of weights */
+	double weight, whole, sharded_gradient;
 	double times, more; /* bytes seen = times x model + more */
 };
 
@@ -22,19 +23,27 @@ static void kept_of(const struct fo_predict_base *b, struct kept *k)
 	     mcore = c == 'm' && s->family[1] == 'c', graphs = c == 'g', compiled = c == 'c', xla = c == 'x';
 	k->gradient = graphs || mcore ? 2 : 4;
 	k->state = graphs ? 6 : 12;
+	k->sharded_gradient = 4;
+	k->master_is_weight = fsdp1 || compiled || xla;
 	if (b->job.style == FO_PREDICT_STYLE_FLATOUT)
 		k->gradient = 4, k->state = 12;
-	if (b->job.lora)
-		k->gradient = k->state = 0;
+	const struct fo_predict_job *j = &b->job;
+	k->weight = k->master_is_weight ? 0 : 2; /* of a sharded state; a whole one has 2 beside its masters */
+	k->whole = j->weight_bytes > 0 ? j->weight_bytes : 2;
+	if (j->weight_bytes > 0)
+		k->weight = j->weight_bytes;
+	if (j->kept_gradient != 0)
+		k->gradient = fmax(0, j->kept_gradient), k->sharded_gradient = k->gradient;
+	if (j->state_bytes > 0)
+		k->state = j->state_bytes;
+	if (j->lora)
+		k->gradient = k->state = k->sharded_gradient = 0;
 	k->norms = meg22 ? 10 : 8;
 	k->eager = fsdp1 ? 1.5 : 1;
 	k->logit = mcore || mlm ? 4 : graphs ? 1 : 8;
-	k->master_is_weight = fsdp1 || compiled || xla;
-	k->times = 1.018, k->more = 0;
-	if (s->neutral || compiled || fsdp1 || xla)
-		k->times = 1.05, k->more = 2e9;
-	if (meg22)
-		k->times = 1.14, k->more = 8.7 * 1073741824.; /* BLOOM's process totals */
+	/* SimuMax's runs of Megatron-LM; a stack that nobody measured holds more, by an unknown amount. */
+	bool known = (mlm || mcore || graphs) && !s->neutral;
+	k->times = known ? 1.018 : FO_PREDICT_HELD_TIMES, k->more = known ? 0 : FO_PREDICT_HELD_BYTES;
 }
 
 static void activations(const struct fo_predict_base *b, const struct fo_predict_layout *l,
@@ -71,15 +80,17 @@ static void states(const struct fo_predict_base *b, const struct fo_predict_layo
 	double t = w->tp, stage = m->layers / w->pp;
 	double per = (double)(int64_t)stage < stage ? (double)(int64_t)stage + 1 : stage;
 	double dense = (per * b->layer_params + (w->pp > 1 ? 1 : 2 - m->tied) * m->vocab * m->hidden) / t;
-	double routed = per * b->ffn_params / w->ep, held = most(1, w->dp * w->cp * w->tp / w->ep);
+	/* The fullest stage has the layers with experts. */
+	double full = w->moe ? least(per, m->moe_layers) * m->layers / m->moe_layers : per;
+	double routed = full * b->ffn_params / w->ep, held = most(1, w->dp * w->cp * w->tp / w->ep);
 	double params[2] = { dense, routed }, ranks[2] = { w->shard, w->moe ? held : 1 };
 	if (!w->moe)
 		params[0] += routed * w->ep / t, params[1] = 0;
 	for (int i = 0; i < 2; i++) {
-		double weight = 2, gradient = k->gradient, state = k->state;
+		double weight = k->whole, gradient = k->gradient, state = k->state;
 		if (l->zero >= 3 && i == 0) {
-			weight = (k->master_is_weight ? 0 : 2) / ranks[0];
-			gradient = 4 / ranks[0], state = (k->state) / ranks[0];
+			weight = k->weight / ranks[0];
+			gradient = k->sharded_gradient / ranks[0], state = k->state / ranks[0];
 		} else if (l->zero >= 1)
 			state /= ranks[i];
 		if (l->zero == 2)
@@ -92,7 +103,7 @@ static void states(const struct fo_predict_base *b, const struct fo_predict_layo
 	part[FO_PREDICT_BUFFERS] = l->zero >= 3 ? 6 * one : 0;
 	/* Transformer Engine keeps one bf16 copy of a layer's weights for gradients that it adds to sums. */
 	if (fo_predict_style[b->job.style].family[0] == 'm' && fo_predict_style[b->job.style].family[1] == 'l')
-		part[FO_PREDICT_BUFFERS] += 2 * (b->layer_params + b->ffn_params * w->tp / w->ep) / t;
+		part[FO_PREDICT_BUFFERS] += 2 * one + (w->moe ? 2 * m->matrices * m->hidden * m->expert_ffn : 0);
 }
 
 void fo_predict_bytes(const struct fo_predict_base *b, const struct fo_predict_layout *l, const struct fo_predict_work *w,

@@ -28,7 +28,7 @@ struct fo_predict_work {
 	int ceil, ceil_head, attention, part, habits;
 	double rate, rate_head; /* FLOP/s at a ceiling of 1 */
 	double peak_bf16, memory_byte_s, node, net, net_share, sustained;
-	bool pcie, stored, trains, moe, dense_too, graphs, fsdp, eager_data;
+	bool pcie, stored, plain_exchange, trains, moe, dense_too, graphs, fsdp, eager_data;
 	struct fo_predict_product product[FO_PREDICT_SITES][3];
 	double repeats[FO_PREDICT_SITES]; /* of a site in one layer: local experts, share of layers */
 	struct fo_predict_product dense_ffn[2][3]; /* of layers without experts, and shared experts */
@@ -40,8 +40,9 @@ struct fo_predict_work {
 	double tp, tp_bytes, cp, cp_bytes, ep, in_node, send_bytes;
 	bool tp_inside, cp_inside, ep_inside, pp_inside;
 	double tp_exposed; /* 0: the style's constant */
+	int dp_overlap;
 	double shard, shard_node, nodes, replicate; /* ranks that share states, of these in a node, nodes; replicas */
-	double layer_bytes, gradient_bytes, local_params, layer_shard, optimizer_bytes;
+	double layer_bytes, gradient_bytes, local_params, optimizer_bytes;
 	double layers, pp, chunks, micro_batches, dp, micro_batch, devices;
 	enum fo_predict_schedule schedule;
 	double zero, again, kept;
@@ -50,6 +51,12 @@ struct fo_predict_work {
 	double habit;
 };
 
+/* Bytes of a reduced gradient. */
+double fo_predict_gradient_bytes(const struct fo_predict_job *j);
+/* Held by allocators and libraries of a stack that nobody measured, on top of what a model takes: 3 to 8 % for
+ * fragmentation (planners' reserve is 5), 1 to 3 GB for the context and NCCL. */
+#define FO_PREDICT_HELD_TIMES 1.05
+#define FO_PREDICT_HELD_BYTES 2e9
 /* Copies the table's values (fitted true) or starts. */
 void fo_predict_constants(bool fitted, double x[FO_PREDICT_CONSTANTS]);
 /* Counts. */

@@ -80,7 +80,7 @@ static double spread_s(const struct now *n, double bytes, double ranks, double i
 	double doublings = nodes > 1 ? log2(nodes) : 0, net = n->net / (1 + x[FO_X_NET_NODES] * doublings);
 	double inner = (in_node - 1) / in_node * bytes / n->node;
 	double outer = nodes > 1 ? (ranks - 1) / ranks * bytes / (in_node * net) : 0;
-	double start = 1e-6 * (x[FO_X_NODE_START] * (in_node > 1) + x[FO_X_NET_START] * 2 * doublings);
+	double start = 1e-6 * ((ranks - nodes) * x[FO_X_NODE_HOP] + (nodes > 1 ? nodes * x[FO_X_NET_HOP] : 0)); /* a ring */
 	return most(inner, outer) + start;
 }
 
@@ -163,6 +163,10 @@ static void layer_shards(const struct now *n, struct layer *y)
 	}
 	double gather = spread_s(n, w->layer_bytes, w->shard, w->shard_node, w->nodes);
 	double scatter = w->trains ? spread_s(n, w->gradient_bytes, w->shard, w->shard_node, w->nodes) : 0;
+	if (w->dp_overlap < 0) {
+		y->data[0] = gather, y->data[1] = gather + scatter;
+		return;
+	}
 	y->data[0] = most(y->pass[0], gather) + few * least(y->pass[0], gather) - y->pass[0];
 	y->data[1] = most(backward, gather + scatter) + few * least(backward, gather + scatter) - backward;
 }
@@ -208,7 +212,7 @@ static double exchange_s(const struct now *n, const struct layer *y)
 	double nodes = most(1, ranks / in_node);
 	double scatter = spread_s(n, gradient * w->local_params, ranks, in_node, nodes),
 	       gather = spread_s(n, 2 * w->local_params, ranks, in_node, nodes);
-	if (w->stored)
+	if (w->dp_overlap < 0 || (w->plain_exchange && !w->dp_overlap))
 		return scatter + gather;
 	double share = n->x[FO_X_DATA];
 	share = w->eager_data ? least(1, 1.6 * share) : share;

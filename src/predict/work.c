@@ -52,6 +52,11 @@ static void product(struct fo_predict_product p[3], double rows, double outputs,
 	p[FO_PREDICT_WEIGHT].sums = gradient * outputs * inner;
 }
 
+double fo_predict_gradient_bytes(const struct fo_predict_job *j)
+{
+	return j->gradient_bytes > 0 ? j->gradient_bytes : fo_predict_style[j->style].gradient_bytes;
+}
+
 static double at_least(double x, double least) { return x > least ? x : least; }
 
 /* Of a layout: numbers filled in, and what is wrong with it. */
@@ -100,7 +105,7 @@ static void experts(const struct fo_predict_base *b, struct fo_predict_work *w, 
 {
 	const struct fo_predict_model *m = &b->job.model;
 	double local = m->experts / w->ep, each = at_least(tokens * m->top_k / w->tp / local, 1);
-	double units = b->job.machine.units, gradient = fo_predict_style[b->job.style].gradient_bytes * 2;
+	double units = b->job.machine.units, gradient = 2 * fo_predict_gradient_bytes(&b->job);
 	product(w->product[FO_PREDICT_UP], each, m->expert_ffn * (m->matrices - 1), m->hidden, units, gradient);
 	product(w->product[FO_PREDICT_DOWN], each, m->hidden, m->expert_ffn, units, gradient);
 	double share = m->moe_layers / m->layers;
@@ -122,7 +127,7 @@ static void layer(const struct fo_predict_base *b, const struct fo_predict_layou
 	const struct fo_predict_style *s = &fo_predict_style[j->style];
 	double t = w->tp, tokens = w->micro_batch * j->seq / w->cp, units = j->machine.units, h = m->hidden;
 	double queries = m->heads * m->head_dim, values = m->value_dim > 0 ? m->value_dim : m->head_dim;
-	double gradient = 2 * s->gradient_bytes; /* read and written */
+	double gradient = 2 * fo_predict_gradient_bytes(j); /* read and written */
 	double qkv = m->qkv_width > 0 ? m->qkv_width : (m->heads + 2 * m->kv_heads) * m->head_dim;
 	product(w->product[FO_PREDICT_QKV], tokens, qkv / t, h, units, gradient);
 	product(w->product[FO_PREDICT_OUT], tokens, h, m->heads * values / t, units, gradient);
@@ -151,7 +156,7 @@ static void layer(const struct fo_predict_base *b, const struct fo_predict_layou
 	w->casts[0] = tokens * 4 * (2 * h + (queries + wide) / t);
 	w->casts[1] = tokens * 4 * ((queries + 2 * m->kv_heads * m->head_dim) / t + 2 * h + (m->matrices - 1) * wide / t);
 	w->logits = tokens * m->vocab / t;
-	w->logit_bytes = s->logit_bytes;
+	w->logit_bytes = j->logit_bytes > 0 ? j->logit_bytes : s->logit_bytes;
 	w->tp_bytes = 2 * tokens * h;
 	w->cp_bytes = 4 * tokens * m->kv_heads * m->head_dim / t * (w->cp - 1);
 	w->send_bytes = 2 * tokens * h / (sp ? t : 1);
@@ -165,9 +170,9 @@ static void once(const struct fo_predict_base *b, const struct fo_predict_layout
 	double mine = b->layer_params + b->ffn_params * (w->moe ? w->tp / w->ep : 1);
 	w->cast_weights = 4 * mine / w->tp / w->micro_batches;
 	w->layer_bytes = 2 * (b->layer_params + b->ffn_params) / w->tp;
-	w->gradient_bytes = s->gradient_bytes * (b->layer_params + b->ffn_params) / w->tp;
+	w->gradient_bytes = fo_predict_gradient_bytes(j) * (b->layer_params + b->ffn_params) / w->tp;
 	if (w->ep > 1)
-		w->layer_bytes = 2 * mine / w->tp, w->gradient_bytes = s->gradient_bytes * mine / w->tp;
+		w->layer_bytes = 2 * mine / w->tp, w->gradient_bytes = fo_predict_gradient_bytes(j) * mine / w->tp;
 	w->local_params =
 		(m->layers * mine / w->pp + (w->pp > 1 ? 1 : 2 - m->tied) * m->vocab * m->hidden) / w->tp;
 	w->zero = l->zero;
@@ -217,8 +222,11 @@ static void constants_read(const struct fo_predict_base *b, const struct fo_pred
 	int small = j->type == FO_PREDICT_FP4 ? 2 : j->type == FO_PREDICT_FP8 || j->type == FO_PREDICT_MXFP8 ? 1 : 0;
 	w->ceil_head = FO_X_CEIL_AMPERE_BF16 + 3 * (int)d->family;
 	w->ceil = w->ceil_head + small;
-	w->attention = attention_constant(s->attention, d->family);
-	w->stored = s->attention == FO_PREDICT_ATTENTION_STORED;
+	enum fo_predict_attention kind =
+		j->attention > 0 ? (enum fo_predict_attention)(j->attention - 1) : s->attention;
+	w->attention = attention_constant(kind, d->family);
+	w->stored = kind == FO_PREDICT_ATTENTION_STORED;
+	w->plain_exchange = w->stored && s->attention == FO_PREDICT_ATTENTION_STORED;
 	w->part = part_constant(d);
 	w->habits = FO_EAGER;
 	for (size_t i = 0; i < sizeof habits / sizeof *habits; i++)
@@ -226,6 +234,7 @@ static void constants_read(const struct fo_predict_base *b, const struct fo_pred
 			w->habits = (int)habits[i].habits;
 	w->eager_data = w->habits == FO_EAGER || w->habits == FO_COMPILED;
 	w->graphs = l->graphs > 0;
+	w->dp_overlap = l->dp_overlap;
 	w->tp_exposed = l->tp_overlap < 0 ? 1 : 0;
 	w->rate = b->rate[0], w->rate_head = b->rate[1];
 	w->peak_bf16 = d->peak[FO_PREDICT_BF16], w->memory_byte_s = d->memory_byte_s;

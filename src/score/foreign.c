@@ -90,7 +90,7 @@ void fo_score_foreign(struct fo_score_table *t, const struct fo_csv *csv, const 
 		vtrain(t, csv, at, c, x);
 	else
 		simumax(t, csv, at, c, x);
-	if (!x->out && !(x->tokens_s > 0))
+	if (!x->out && (!(x->tokens_s > 0) || !isfinite(x->tokens_s)))
 		x->out = "no step time";
 	x->scope = !x->out;
 }

@@ -142,9 +142,9 @@ bool fo_score_shape(const char *model, struct fo_predict_model *m, double layers
 					.ffn = s->ffn,
 					.vocab = s->vocab,
 					.matrices = 3 };
-	/* A few layers stand for those with experts. */
+	/* A few layers of a larger model: SimuMax keeps one without experts. */
 	if (s->experts > 0)
-		m->moe_layers = m->layers < 10 ? m->layers : s->moe_layers * m->layers / s->layers;
+		m->moe_layers = m->layers < 10 && s->moe_layers < s->layers ? m->layers - 1 : s->moe_layers * m->layers / s->layers;
 	return true;
 }
 
@@ -353,7 +353,7 @@ static void scope(struct reader *r)
 		x->out = "parameters or optimizer are offloaded";
 	else if (has(x->gpu, "TPU|Gaudi|Trainium"))
 		x->out = "not a GPU";
-	else if (!(x->tokens_s > 0))
+	else if (!(x->tokens_s > 0) || !isfinite(x->tokens_s))
 		x->out = "no tokens/s and no step time";
 	x->scope = !x->out;
 }
@@ -386,6 +386,14 @@ static void refuse(struct reader *r)
 	x->refused = w.wrong;
 }
 
+/* DeepSpeed keeps gradients in 16 bits, or their fp32 sums beside. */
+static void gradients(struct reader *r)
+{
+	struct fo_predict_job *j = &r->row->job;
+	if (j->style == FO_PREDICT_STYLE_MEG22 && has(lower(&r->t->arena, r->row->framework), "deepspeed"))
+		j->kept_gradient = has(r->row->precision, "fp32 grad") ? 6 : 2;
+}
+
 static void published(struct reader *r)
 {
 	struct fo_score_row *x = r->row;
@@ -405,6 +413,7 @@ static void published(struct reader *r)
 	type(r);
 	machine(r);
 	x->job.style = style(r);
+	gradients(r);
 	layout(r);
 	recompute(r);
 	measured(r);

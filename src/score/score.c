@@ -190,20 +190,67 @@ static void guesses(struct scoring *s)
 	free(w);
 }
 
+/* What allocators and libraries hold on top of a model's bytes: seen = times x bytes + more, least squares of logs. */
+struct overhead {
+	double times, more;
+};
+#define GIB 1073741824.
+static struct overhead overhead(const struct weighted *raw, const double *seen, int n)
+{
+	struct overhead best = { 1, 0 };
+	double least = INFINITY;
+	for (double more = 0; more <= 16 * GIB; more += GIB / 4) {
+		double sum = 0, weight = 0, cost = 0;
+		for (int i = 0; i < n; i++) {
+			sum += raw[i].weight * log(fmax(seen[i] - more, seen[i] / 10) / raw[i].value);
+			weight += raw[i].weight;
+		}
+		double times = exp(sum / weight);
+		for (int i = 0; i < n; i++) {
+			double e = log((times * raw[i].value + more) / seen[i]);
+			cost += raw[i].weight * e * e;
+		}
+		cost = cost / weight + 1e-4 * pow(log(times) / .2, 2) + 1e-4 * pow(more / (8 * GIB), 2);
+		if (cost < least)
+			least = cost, best = (struct overhead){ times, more };
+	}
+	return best;
+}
+
+/* With the overhead of other models of the same publisher, and with the one of a stack that nobody measured. */
 static void memories(struct scoring *s)
 {
 	struct fo_predict_base *b = fo_xmalloc(sizeof *b);
+	struct weighted *w = fo_xmalloc((size_t)(s->all + 1) * sizeof *w);
+	double *raw = fo_xmalloc((size_t)(s->all + 1) * 3 * sizeof *raw), *seen = raw + s->all, *own = seen + s->all;
+	for (int i = 0; i < s->all; i++) {
+		struct fo_predict_step m;
+		raw[i] = own[i] = NAN;
+		if (isnan(s->row[i]->bytes) || fo_predict_prepare(&s->row[i]->job, b))
+			continue;
+		fo_predict_memory_of(b, &s->row[i]->layout, &m);
+		raw[i] = m.bytes - m.memory[FO_PREDICT_OVERHEAD], own[i] = m.bytes;
+	}
 	for (int i = 0; i < s->own; i++) {
 		struct fo_score_row *r = s->row[i];
-		struct fo_predict_step m;
 		r->memory = r->memory_pooled = NAN;
-		if (isnan(r->bytes) || fo_predict_prepare(&r->job, b))
+		if (isnan(raw[i]))
 			continue;
-		fo_predict_memory_of(b, &r->layout, &m);
-		r->memory = m.bytes;
-		r->memory_pooled = 1.05 * (m.bytes - m.memory[FO_PREDICT_OVERHEAD]) + 2e9;
+		int n = 0;
+		for (int k = 0; k < s->all; k++) {
+			if (isnan(raw[k]) || s->c[k].family == s->c[i].family || s->c[k].group != s->c[i].group)
+				continue;
+			w[n] = (struct weighted){ raw[k], 1 };
+			seen[n++] = s->row[k]->bytes;
+		}
+		r->memory = own[i];
+		if (n >= 3) {
+			struct overhead o = overhead(w, seen, n);
+			r->memory = o.times * raw[i] + o.more;
+		}
+		r->memory_pooled = FO_PREDICT_HELD_TIMES * raw[i] + FO_PREDICT_HELD_BYTES;
 	}
-	free(b);
+	free(raw), free(w), free(b);
 }
 
 /* ---- sums ---- */
