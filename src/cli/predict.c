@@ -28,6 +28,12 @@ static const struct fo_opt extra[] = {
 		    "what carries calls between ranks: threads of one process, or processes over MPI as mpirun starts "
 		    "them; with --compare as in the run",
 		    "threads|mpi"),
+	/* Any of these makes it the command of predict_cluster.c before options are read: they stand here for help. */
+	FO_OPT_PATH(struct predict, cluster, "cli.cluster", "C", "",
+		    "on a cluster, with options of its own: 'flatout predict cluster --help' lists them"),
+	FO_OPT_PATH(struct predict, torchtitan, "cli.torchtitan", "FILE", "", "there: a torchtitan configuration"),
+	FO_OPT_PATH(struct predict, megatron, "cli.megatron", "ARGS", "", "there: Megatron-LM's arguments"),
+	FO_OPT_PATH(struct predict, deepspeed, "cli.deepspeed", "FILE", "", "there: a DeepSpeed configuration"),
 	FO_OPT_OUTPUT(struct predict, timeline, "cli.timeline", "FILE", "", "write the predicted timeline",
 		      FO_OUTPUT_TIMELINE),
 	FO_OPT_BOOL(struct predict, all, "cli.all", "false", "list every operation"),

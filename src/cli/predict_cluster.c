@@ -324,7 +324,11 @@ static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 	if (p.step.wrong)
 		return fo_fail(FO_EARG, "%s", p.step.wrong);
 	fo_predict_certainty_of(&p.job.base, &p.job.layout, &p.step, &p.sure);
-	if (p.sure.bytes.low > p.job.job.machine.memory_bytes)
+	/* Two ways of counting memory must agree before a job is said not to fit: this one, and the audit's. */
+	struct fo_job_memory audited;
+	fo_job_memory_of(&a->job, &a->cluster, &audited);
+	if (p.sure.bytes.low > p.job.job.machine.memory_bytes &&
+	    (audited.fit == FO_JOB_FITS_NOT || audited.fit == FO_JOB_FIT_UNKNOWN))
 		p.fits_not = what_fits(a, &p.job);
 	if (in->svg || in->trace || in->html) {
 		FO_TRY(fo_plan_timeline_of(&timeline, &p.job.layout, &p.step));

@@ -104,8 +104,10 @@ static void recompute(struct asking *k, struct fo_predict_layout *l)
 	case FO_JOB_AGAIN_FULL:
 	case FO_JOB_AGAIN_NTH: l->recompute = r.share; break;
 	case FO_JOB_AGAIN_EVERY_OP:
-		/* Every second product and all that is bound by memory, but no attention: half of a forward. */
+		/* Every second product and all that is bound by memory, but no attention: half of a forward. Kept: 8h +
+		 * 2k + 2F of 12h + 4k + 6F bytes of a token. */
 		l->recompute = 0.5;
+		l->kept = 0.42;
 		break;
 	case FO_JOB_AGAIN_CORE:
 		l->recompute_core = r.core;
@@ -173,10 +175,48 @@ static void layout(struct asking *k)
 		l->tp_overlap = 1;
 	else if (fo_job_is(k->job, FO_JOB_TP_OVERLAP, 0) && fo_job_stated(k->job, FO_JOB_TP_OVERLAP))
 		l->tp_overlap = -1;
+	double overlap = fo_job_number(k->job, FO_JOB_GRAD_OVERLAP);
+	if (!isnan(overlap) && fo_job_stated(k->job, FO_JOB_GRAD_OVERLAP))
+		l->dp_overlap = overlap ? 1 : -1;
 	if (fo_job_is(k->job, FO_JOB_CUDA_GRAPHS, 1))
 		l->graphs = 1;
 	else if (fo_job_is(k->job, FO_JOB_CUDA_GRAPHS, 0) && fo_job_stated(k->job, FO_JOB_CUDA_GRAPHS))
 		l->graphs = -1;
+}
+
+/* Bytes of an element of a type of settings.def's words. */
+static double bytes_of(double type) { return type == FO_JOB_FP32 ? 4 : 2; }
+
+/* What the file states of types and kernels, where its style would have others. */
+static void habits(struct asking *k)
+{
+	const struct fo_job *job = k->job;
+	struct fo_predict_job *p = &k->o->job;
+	static const enum fo_predict_attention kernel[] = { [FO_JOB_ATTENTION_EAGER] = FO_PREDICT_ATTENTION_STORED,
+							    [FO_JOB_ATTENTION_SDPA] = FO_PREDICT_ATTENTION_SDPA,
+							    [FO_JOB_ATTENTION_FLASH] = FO_PREDICT_ATTENTION_SDPA,
+							    [FO_JOB_ATTENTION_FUSED] = FO_PREDICT_ATTENTION_FUSED,
+							    [FO_JOB_ATTENTION_FLEX] = FO_PREDICT_ATTENTION_SDPA };
+	double attention = fo_job_number(job, FO_JOB_ATTENTION), reduce = fo_job_number(job, FO_JOB_GRAD_REDUCE);
+	if (fo_job_stated(job, FO_JOB_ATTENTION) && attention >= 0 && attention < sizeof kernel / sizeof *kernel)
+		p->attention = 1 + (int)kernel[(int)attention];
+	if (!isnan(reduce) && fo_job_stated(job, FO_JOB_GRAD_REDUCE))
+		p->gradient_bytes = bytes_of(reduce);
+	if (fo_job_is(job, FO_JOB_OPTIMIZER_IN_BACKWARD, 1))
+		p->kept_gradient = -1;
+	if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 1))
+		p->logit_bytes = 8;
+	/* PyTorch's ways hold one copy of the weights, which is the master. */
+	bool torch = fo_job_style_of(job) == FO_JOB_STYLE_TORCH,
+	     small = fo_job_is(job, FO_JOB_PARAM_DTYPE, FO_JOB_BF16);
+	double moments = fo_job_number(job, FO_JOB_MOMENTS);
+	double of_moment = moments == 2 ? 1 : isnan(moments) ? small && torch ? 2 : 4 : bytes_of(moments);
+	if (small && fo_job_stated(job, FO_JOB_PARAM_DTYPE)) {
+		p->weight_bytes = 2;
+		p->state_bytes = 2 * of_moment;
+	} else if (fo_job_stated(job, FO_JOB_MOMENTS)) {
+		p->state_bytes = 4 + 2 * of_moment;
+	}
 }
 
 /* A job that says nothing of how states are sharded takes its style's way. */
@@ -281,6 +321,7 @@ fo_status fo_job_ask(struct fo_job *job, const struct fo_cluster *c, const struc
 	o->job.type = type_of(&k);
 	o->job.seq = o->shape.seq;
 	o->job.lora = fo_job_adapters(job);
+	habits(&k);
 	layout(&k);
 	const char *wrong = fo_predict_prepare(&o->job, &o->base);
 	if (wrong)

@@ -26,7 +26,7 @@ speaks_for = {
     "src/ladder/": ["ladder"],
     "src/logs/": ["mfu"],
     "src/audit/": ["audit"],
-    "src/job/": ["audit"],
+    "src/job/": ["audit", "predict cluster"],
     "src/health/": ["health"],
     "src/train/evaluate": ["eval"],
     "src/cli/engine/demo": ["demo", "ladder"],  # it starts one
@@ -36,7 +36,7 @@ style = ("src/audit/spell.c", "src/job/forms_megatron.c", "src/draw/style.c", "s
 
 literal = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 option = re.compile(r"(?<![\w-])--[a-z][a-z0-9.-]*[a-z0-9]")
-named = re.compile(r"flatout ((?:data )?[a-z-]+)")
+named = re.compile(r"flatout ((?:data |predict (?=cluster))?[a-z-]+)")
 
 
 def texts(code):
