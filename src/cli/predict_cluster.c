@@ -2,6 +2,7 @@
 #include "cli/predict_cluster.h"
 
 #include "base/fs.h"
+#include "job/memory.h"
 
 #include <ctype.h>
 #include <math.h>
