@@ -355,11 +355,10 @@ static fo_status run(const struct fo_cli_call *call)
 const struct fo_command fo_cmd_predict_cluster = {
 	.name = "predict cluster",
 	.group = "plan",
-	.usage =
-		"flatout predict CONFIG... --cluster C [--set NAME=VALUE,...] [--html FILE] [--svg FILE] [--trace FILE] "
-		"[--settings] [--json]\n"
-		"flatout predict --model M --cluster C --seq S --global-batch N [--framework F] [--tp N] [--pp N] "
-		"[--json]",
+	.usage = "flatout predict CONFIG... --cluster C [--set NAME=VALUE,...] [--html FILE] [--svg FILE] "
+		 "[--trace FILE] [--settings] [--json]\n"
+		 "flatout predict --model M --cluster C --seq S --global-batch N [--framework F] [--tp N] [--pp N] "
+		 "[--json]",
 	.summary = "step time, MFU and memory of a job on any cluster, from its configuration",
 	.text = "Predicts the step of a training job on devices that nobody measured here: seconds by part, exposed "
 		"communication by axis, MFU, memory of the fullest device, each with the interval that holds 80 % of "

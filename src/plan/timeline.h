@@ -1,8 +1,8 @@
 /* A predicted step as an event-by-event simulation: what each pipeline stage does when.
  *
  * The closed form of src/predict gives seconds by part; here they become operations of one rank of each stage, in the
- * order of the schedule, and the simulator of many ranks (sim/fleet.h) lets them wait for each other. Only communication
- * that nothing hides has a place of its own: the closed form gives no other. */
+ * order of the schedule, and the simulator of many ranks (sim/fleet.h) lets them wait for each other. Communication
+ * that something hides has no place of its own: the closed form does not give it. */
 #ifndef FO_PLAN_TIMELINE_H
 #define FO_PLAN_TIMELINE_H
 
