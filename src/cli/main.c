@@ -30,7 +30,7 @@ const struct fo_command *const fo_commands[] = {
 	&fo_cmd_init,         &fo_cmd_config,
 	&fo_cmd_ops,          &fo_cmd_program,
 	&fo_cmd_passes,       &fo_cmd_predict,
-	&fo_cmd_predict_cluster,
+	&fo_cmd_predict_cluster, &fo_cmd_plan,
 	&fo_cmd_status,       &fo_cmd_report,
 	&fo_cmd_compare,      &fo_cmd_ladder,
 	&fo_cmd_health,       &fo_cmd_diagnose,

@@ -44,6 +44,7 @@ arguments_of() {
 	"mfu "*) echo "--params=8B --device=h100 --devices=8 --tokens-per-second=1000" ;;
 	"devices "* | "ops "* | "machine "* | "passes "* | "config "*) ;;
 	"program "*) echo "$tiny" ;;
+	"plan "*) echo "--model=llama-3.1-8b --cluster=1xHGX-H100 --seq=2048 --global-batch=8 --framework=deepspeed" ;;
 	"predict cluster "*) echo "titan.toml --cluster=8xHGX-H100" ;;
 	"predict "*) echo "--program.file=step.txt --run.threads=1 --profile=profile.json" ;;
 	"init "*) echo "init$n.yaml" ;;
