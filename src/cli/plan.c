@@ -284,9 +284,10 @@ const struct fo_command fo_cmd_plan = {
 		"with its ZeRO stage and shards, context, tensor and expert parallelism, with recomputation and "
 		"micro-batch. Shows the best, which of them tie, why others lose, what limits the best, and its settings "
 		"for run.yaml, torchtitan, Megatron-LM and DeepSpeed.\n\n"
-		"  flatout plan --model llama-3.1-405b --cluster 128xHGX-H100 --seq 8192 --global-tokens 16M \\\n"
-		"      --framework megatron\n"
-		"  flatout plan --model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 --global-batch 512 --fix tp=8\n",
+		"  flatout plan --model llama-3.1-405b --cluster 128xHGX-H100 --seq 8192 \\\n"
+		"      --global-tokens 16M --framework megatron\n"
+		"  flatout plan --model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 \\\n"
+		"      --global-batch 512 --fix tp=8\n",
 	.opts = rows,
 	.act = run,
 	.size = sizeof(struct plan),
