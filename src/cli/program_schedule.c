@@ -90,6 +90,7 @@ static void say_bubble(const struct view *v, const struct fo_cli_schedule *in, s
 static void say(const struct view *v, const struct fo_cli_schedule *in, const struct fo_draw_slots *c, struct fo_doc *d)
 {
 	struct fo_str text = { 0 };
+	bool less = false;
 	fo_doc_verdict(d, FO_DOC_PLAIN, NULL, "%s", c->title);
 	fo_doc_slots(d, c);
 	say_bubble(v, in, d);
@@ -98,12 +99,13 @@ static void say(const struct view *v, const struct fo_cli_schedule *in, const st
 		int32_t input;
 		const int32_t held = fo_pp_in_flight(v->plan.slot + from, v->plan.begin[s + 1] - from, &input);
 		fo_str_printf(&text, s ? ", %d" : "%d", held);
-		if (fo_pp_splits(v->shape.kind) && input != held)
+		if (input != held)
 			fo_str_printf(&text, " (%d)", input);
+		less |= input != held;
 	}
 	fo_doc_line(d, "in flight", "%s%s micro-batches%s at most, by stage%s", text.data,
 		    v->shape.stages > 16 ? ", ..." : "", v->shape.chunks > 1 ? " x chunks" : "",
-		    fo_pp_splits(v->shape.kind) ? " (before the gradient of the input, where that is less)" : "");
+		    less ? "; in brackets, those without the gradient of their input" : "");
 	if (!v->lanes)
 		fo_doc_warning(d,
 			       "This order needs messages that overtake each other: on in-order lanes, as the engine "

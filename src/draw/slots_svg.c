@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDE = 960, X0 = 92, X1 = 942, TOP = 92, FOOT = 64, LABEL = 24 };
+enum { WIDE = 960, X0 = 86, X1 = 942, TOP = 92, FOOT = 64, LABEL = 24 };
 
 /* Blue, orange, sky blue and green of Okabe and Ito's palette, as a page's parts have (style.c): labels on them are
  * readable in both themes, so only ground and ink change. */
@@ -59,33 +59,71 @@ static void put_run(const struct picture *p, double y, struct run *r)
 	r->slots = 0;
 }
 
-static void put_slot(const struct picture *p, double y, const struct fo_draw_slot *s)
+/* Units that a label takes in DejaVu Sans, the widest of the usual fonts; W is the one letter wider than a digit. */
+static double width_of(const char *s, bool narrow)
 {
-	const double x = across(p, s->from), w = across(p, s->to) - x;
-	char number[LABEL] = "", part[8] = "", text[2 * LABEL + 16], seconds[32] = "";
+	double px = 1;
+	for (; *s; s++)
+		px += *s == 'W' ? 12 : 7.7;
+	return narrow ? 2 * px : px;
+}
+
+/* The whole label on one line, else on two, else its letter alone, else nothing; once for each width of a page. */
+static void put_label(const struct picture *p, double x, double y, double w, const struct fo_draw_slot *s)
+{
+	const char letter[2] = { p->c->letter[s->kind], '\0' };
+	char number[LABEL] = "", part[8] = "", all[2 * LABEL], first[2 * LABEL], second[LABEL];
+	const char *on = paint[p->c->tone[s->kind]].white ? " on" : "";
 	if (s->number >= 0)
 		snprintf(number, sizeof number, "%d", s->number);
 	if (s->part >= 0)
 		snprintf(part, sizeof part, "%c", s->part < 26 ? 'a' + s->part : '+');
-	if (!p->c->turns)
-		fo_draw_number(seconds, s->to - s->from, FO_DRAW_SECONDS);
+	snprintf(all, sizeof all, "%s%s%s", letter, number, part);
+	snprintf(first, sizeof first, "%s%s", letter, *part ? number : "");
+	snprintf(second, sizeof second, "%s", *part ? part : number);
+	for (int narrow = 0; narrow < 2; narrow++) {
+		const double line = narrow ? 24 : 12, middle = y + p->high / 2 + 0.36 * line;
+		char cls[32];
+		snprintf(cls, sizeof cls, "l%s %s", on, narrow ? "narrow" : "wide");
+		if (p->high < line + 2 || width_of(letter, narrow) > w)
+			continue;
+		if (width_of(all, narrow) <= w) {
+			put_text(p->out, cls, x + w / 2, middle, all);
+		} else if (*second && p->high >= 2 * line && width_of(first, narrow) <= w &&
+			   width_of(second, narrow) <= w) {
+			put_text(p->out, cls, x + w / 2, middle - line / 2, first);
+			put_text(p->out, cls, x + w / 2, middle + line / 2, second);
+		} else {
+			put_text(p->out, cls, x + w / 2, middle, letter);
+		}
+	}
+}
+
+static void put_slot(const struct picture *p, double y, const struct fo_draw_slot *s)
+{
+	const double x = across(p, s->from), w = across(p, s->to) - x;
+	char text[80], seconds[32];
 	fo_str_printf(p->out,
 		      "<rect class=\"s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" "
 		      "stroke-width=\"%s\"><title>",
 		      x, y, w, p->high, paint[p->c->tone[s->kind]].fill, w > 4 ? "1" : "0");
-	snprintf(text, sizeof text, " %s%s%s%s%s", number, *part ? ", chunk " : "", part, *seconds ? ", " : "",
-		 seconds);
 	fo_str_xml(p->out, p->c->kind_name[s->kind]);
-	fo_str_xml(p->out, text);
+	if (s->number >= 0)
+		fo_str_printf(p->out, " %d", s->number);
+	if (s->part >= 0)
+		fo_str_printf(p->out, ", chunk %d", s->part);
+	snprintf(text, sizeof text, ", %s", fo_draw_number(seconds, s->to - s->from, FO_DRAW_SECONDS));
+	fo_str_xml(p->out, p->c->turns ? "" : text);
 	fo_str_puts(p->out, "</title></rect>\n");
-	snprintf(text, sizeof text, "%c%s%s", p->c->letter[s->kind], number, part);
-	const double wide = 7.5 * (double)strlen(text), narrow = 2 * wide; /* of a label: digits in DejaVu Sans */
-	if (p->high < 14 || w < wide + 2)
-		return;
-	char cls[32];
-	snprintf(cls, sizeof cls, "l%s%s", paint[p->c->tone[s->kind]].white ? " on" : "",
-		 w < narrow + 2 || p->high < 24 ? " wide" : "");
-	put_text(p->out, cls, x + w / 2, y + p->high / 2 + 5, text);
+	put_label(p, x, y, w, s);
+}
+
+/* "stage 3"; on a telephone "3". */
+static void put_name(const struct picture *p, double y, const char *name)
+{
+	const char *last = strrchr(name, ' ');
+	put_text(p->out, "end soft wide", X0 - 8, y + p->high / 2 + 5, name);
+	put_text(p->out, "end soft narrow", X0 - 8, y + p->high / 2 + 9, last ? last + 1 : name);
 }
 
 static void put_row(const struct picture *p, double y, const struct fo_draw_slot_row *r)
@@ -162,7 +200,7 @@ void fo_draw_slots_svg(struct fo_str *out, const struct fo_draw_slots *c)
 		const double y = TOP + (double)i * (p.high + gap);
 		const size_t every = rows <= 16 ? 1 : (rows + 15) / 16; /* names that have room */
 		if (i % every == 0)
-			put_text(out, "end soft", X0 - 8, y + p.high / 2 + 5, c->row[at].name);
+			put_name(&p, y, c->row[at].name);
 		put_row(&p, y, &c->row[at]);
 	}
 	put_legend(&p, bottom + 14);

@@ -3,20 +3,33 @@
 
 #include <math.h>
 
-/* Colours of the page's parts: blue forward, orange backward, sky blue and green its two halves. */
-static const unsigned char tone[FO_PP_WORKS] = { 0, 1, 2, 4 };
-static const char *const work_words[FO_PP_WORKS] = { "forward", "backward", "backward of the input",
-						     "backward of the weights" };
+/* X(letter, words, colour of the page's parts), the work of slots in the order of enum fo_pp_work, then what logs have
+ * beside it. */
+#define KINDS(X)                             \
+	X('F', "forward", 0)                 \
+	X('B', "backward", 1)                \
+	X('I', "backward of the input", 2)   \
+	X('W', "backward of the weights", 4) \
+	X('C', "collective", 3)              \
+	X('O', "optimizer", 6)               \
+	X('P', "pause", 7)
+enum { COLLECTIVE = FO_PP_WORKS, OPTIMIZER, PAUSE, ALL };
+#define LETTER(letter, words, tone) letter,
+#define WORDS(letter, words, tone) words,
+#define TONE(letter, words, tone) tone,
+static const char letters[ALL] = { KINDS(LETTER) };
+static const char *const kind_words[ALL] = { KINDS(WORDS) };
+static const unsigned char tones[ALL] = { KINDS(TONE) };
 
 static void begin(struct fo_doc *d, struct fo_draw_slots *out, int32_t stages)
 {
 	struct fo_draw_slot_row *row = fo_doc_alloc(d, (size_t)stages * sizeof *row);
 	for (int32_t s = 0; s < stages; s++)
 		row[s].name = fo_doc_printf(d, "stage %d", s);
-	*out = (struct fo_draw_slots){ .letter = fo_pp_letter,
-				       .kind_name = work_words,
-				       .tone = tone,
-				       .kinds = FO_PP_WORKS,
+	*out = (struct fo_draw_slots){ .letter = letters,
+				       .kind_name = kind_words,
+				       .tone = tones,
+				       .kinds = ALL,
 				       .row = row,
 				       .rows = (size_t)stages };
 }
@@ -44,15 +57,26 @@ void fo_slots_of_walk(struct fo_doc *d, struct fo_draw_slots *out, const struct 
 	out->turns = true;
 }
 
-/* The work of a log's operation; -1: it is none of a slot. A log that has WEIGHT apart calls INPUT backward. */
-static int work_of(const struct fo_schedule_op *op, bool apart)
+/* The kind of a log's operation; -1: transfers, which lie beside passes and would hide where these leave the stage
+ * empty. A log that has the weights' part of backward apart calls the input's part backward. */
+static int kind_of(const struct fo_schedule_op *op, bool apart)
 {
 	switch (op->kind) {
 	case FO_SCHED_FORWARD: return FO_PP_FORWARD;
 	case FO_SCHED_BACKWARD: return apart ? FO_PP_INPUT : FO_PP_BACKWARD;
 	case FO_SCHED_WEIGHT: return FO_PP_WEIGHT;
-	default: return -1;
+	case FO_SCHED_FORWARD_SEND:
+	case FO_SCHED_FORWARD_RECV:
+	case FO_SCHED_BACKWARD_SEND:
+	case FO_SCHED_BACKWARD_RECV: return -1;
+	case FO_SCHED_OPTIMIZER: return OPTIMIZER;
+	case FO_SCHED_PAUSE: return PAUSE;
+	default: return COLLECTIVE;
 	}
+}
+static bool is_drawn(const struct fo_schedule_op *op, int32_t replica, bool apart)
+{
+	return op->replica == replica && op->end_ns > op->begin_ns && kind_of(op, apart) >= 0;
 }
 
 bool fo_slots_of_log(struct fo_doc *d, struct fo_draw_slots *out, const struct fo_schedule_log *s, int64_t step,
@@ -60,20 +84,16 @@ bool fo_slots_of_log(struct fo_doc *d, struct fo_draw_slots *out, const struct f
 {
 	const struct fo_schedule_op *op = s->op + s->step[step].first;
 	const int64_t ops = s->step[step].ops;
-	int64_t from = INT64_MAX, to = INT64_MIN;
 	bool apart = false;
 	begin(d, out, s->stages);
 	struct fo_draw_slot_row *row = (struct fo_draw_slot_row *)out->row;
 	for (int64_t i = 0; i < ops; i++)
 		apart |= op[i].kind == FO_SCHED_WEIGHT;
 	for (int64_t i = 0; i < ops; i++)
-		if (op[i].replica == replica && work_of(&op[i], apart) >= 0 && op[i].end_ns > op[i].begin_ns) {
+		if (is_drawn(&op[i], replica, apart)) {
 			row[op[i].stage].slots++;
-			from = op[i].begin_ns < from ? op[i].begin_ns : from;
-			to = op[i].end_ns > to ? op[i].end_ns : to;
+			out->to = fmax(out->to, (double)op[i].end_ns * 1e-9);
 		}
-	if (from >= to)
-		return false;
 	struct fo_draw_slot **slot = fo_doc_alloc(d, (size_t)s->stages * sizeof *slot);
 	for (int k = 0; k < s->stages; k++) {
 		row[k].slot = slot[k] = fo_doc_alloc(d, (row[k].slots + 1) * sizeof *slot[k]);
@@ -81,15 +101,15 @@ bool fo_slots_of_log(struct fo_doc *d, struct fo_draw_slots *out, const struct f
 	}
 	for (int64_t i = 0; i < ops; i++) { /* by stage and begin already */
 		const struct fo_schedule_op *o = &op[i];
-		if (o->replica != replica || work_of(o, apart) < 0 || o->end_ns <= o->begin_ns)
+		if (!is_drawn(o, replica, apart))
 			continue;
-		slot[o->stage][row[o->stage].slots++] = (struct fo_draw_slot){ .from = (double)(o->begin_ns - from) *
-										       1e-9,
-									       .to = (double)(o->end_ns - from) * 1e-9,
-									       .kind = work_of(o, apart),
-									       .number = o->microbatch,
-									       .part = s->chunks > 1 ? o->chunk : -1 };
+		const bool pass = kind_of(o, apart) < FO_PP_WORKS;
+		slot[o->stage][row[o->stage].slots++] = (struct fo_draw_slot){ .from = (double)o->begin_ns * 1e-9,
+									       .to = (double)o->end_ns * 1e-9,
+									       .kind = kind_of(o, apart),
+									       .number = pass ? o->microbatch : -1,
+									       .part = pass && s->chunks > 1 ? o->chunk
+													     : -1 };
 	}
-	out->to = (double)(to - from) * 1e-9;
-	return true;
+	return out->to > 0;
 }
