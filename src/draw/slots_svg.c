@@ -181,20 +181,21 @@ static void put_legend(const struct picture *p, double y)
 void fo_draw_slots_svg(struct fo_str *out, const struct fo_draw_slots *c)
 {
 	const size_t rows = c->rows < FO_DRAW_SLOT_ROWS ? c->rows : FO_DRAW_SLOT_ROWS;
+	const char *title = c->title ? c->title : "", *desc = c->desc ? c->desc : "";
 	struct picture p = { out, c, rows <= 16 ? 30 : fmax(8, 480.0 / (double)rows) };
 	const double gap = p.high > 14 ? 6 : 2, bottom = TOP + (double)rows * (p.high + gap);
 	fo_str_printf(out,
 		      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" role=\"img\" "
 		      "aria-labelledby=\"t d\">\n<title id=\"t\">",
 		      WIDE, bottom + FOOT);
-	fo_str_xml(out, c->title);
+	fo_str_xml(out, title);
 	fo_str_puts(out, "</title>\n<desc id=\"d\">");
-	fo_str_xml(out, c->desc);
+	fo_str_xml(out, desc);
 	fo_str_puts(out, "</desc>\n");
 	fo_str_puts(out, style);
 	fo_str_printf(out, "<rect class=\"ground\" width=\"%d\" height=\"%.0f\"/>\n", WIDE, bottom + FOOT);
-	put_text(out, "title", 18, 36, c->title);
-	put_text(out, "soft wide", 18, 64, c->desc);
+	put_text(out, "title", 18, 36, title);
+	put_text(out, "soft wide", 18, 64, desc);
 	for (size_t i = 0; i < rows && c->to > c->from; i++) {
 		const size_t at = rows == c->rows || i < rows / 2 ? i : c->rows - (rows - i);
 		const double y = TOP + (double)i * (p.high + gap);
