@@ -115,6 +115,7 @@ int32_t fo_fleet_group(struct fo_fleet *f, const char *name, uint32_t axes);
 int32_t fo_fleet_link(struct fo_fleet *f, const char *name, int32_t ranks, bool serial);
 /* The number of a name, which is added if it is new (looks from the newest back). */
 int32_t fo_fleet_name(struct fo_fleet *f, const char *name);
+/* Valid until the next one is added. */
 struct fo_fleet_role *fo_fleet_role_add(struct fo_fleet *f, const char *name);
 /* Adds an operation; its number. need_begin and needs are set by fo_fleet_need, which adds to the newest one. */
 int32_t fo_fleet_op_add(struct fo_fleet_role *r, struct fo_fleet_op op);
@@ -182,11 +183,11 @@ struct fo_fleet_piece {
 	uint8_t hold;
 	double begin_s, end_s;
 };
-/* Operations of one name on one lane of a class: how much of the path they are. */
+/* Operations of one name on one lane: how much of the path they are, and of which class most of it is. */
 struct fo_fleet_share {
 	int32_t class, name, pieces;
 	uint8_t lane, hold;
-	double seconds;
+	double seconds, class_s;
 };
 struct fo_fleet_path {
 	struct fo_fleet_piece *piece; /* in the order of time */
