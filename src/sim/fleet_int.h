@@ -41,11 +41,12 @@ void fo_fleet_blocks_of(struct fo_fleet_blocks *b, const struct fo_fleet_classes
 			int32_t ranks);
 void fo_fleet_blocks_fini(struct fo_fleet_blocks *b);
 
+int32_t fo_fleet_on_axis(const struct fo_fleet *f, int32_t axis, int32_t rank);
 static inline int32_t fo_fleet_role_of(const struct fo_fleet *f, int32_t rank)
 {
 	if (f->role_of)
 		return f->role_of[rank];
-	return f->roles > 1 ? fo_fleet_place(f, 1u << f->role_axis, rank, NULL) : 0;
+	return f->roles > 1 ? fo_fleet_on_axis(f, f->role_axis, rank) : 0;
 }
 /* The rank that an operation sends to or receives from; -1: there is none. */
 int32_t fo_fleet_partner(const struct fo_fleet *f, const struct fo_fleet_op *o, int32_t rank);

@@ -164,8 +164,8 @@ static int32_t pop(struct heap *h, double *key)
 
 static int32_t class_of(const struct engine *e, const struct class *c) { return (int32_t)(c - e->class); }
 
-/* How fast an operation of a lane that computes goes on: its rank's lanes that compute take turns, and ranks of the host
- * slow each other. */
+/* How fast an operation of a lane that computes goes on: its rank's lanes that compute take turns, and ranks of the
+ * host slow each other. */
 static double rate_of(const struct engine *e, const struct class *c, const struct fo_fleet_op *o)
 {
 	const struct fo_fleet_crowd *w = &e->f->crowd;
@@ -237,14 +237,13 @@ static struct load *load_of(const struct engine *e, const struct transfer *t, in
 	if (b->ranks < 2)
 		return &e->load[t->link][class];
 	const int32_t kind = b->of[class];
-	const uint32_t axes = e->f->group[t->group].axes;
 	const int32_t rank = e->classes.first[class], from = rank / b->ranks * b->ranks,
-		      colour = fo_fleet_colour(e->f, axes, rank);
+		      colour = fo_fleet_colour(e->f, t->group, rank);
 	int32_t ranks = 0, together = 0;
 	for (const struct fo_fleet_part *p = b->part + b->begin[kind]; p < b->part + b->begin[kind + 1]; p++)
 		ranks = p->class == class ? p->ranks : ranks;
 	for (int32_t r = from; t->circle >= 0 && r < from + b->ranks && r < fo_fleet_ranks(e->f); r++)
-		together += fo_fleet_colour(e->f, axes, r) == colour;
+		together += fo_fleet_colour(e->f, t->group, r) == colour;
 	*weight = (double)ranks / (together ? together : 1);
 	return &e->load[t->link][kind];
 }
@@ -460,9 +459,10 @@ static fo_status come_to_pair(struct engine *e, struct class *c, int lane, doubl
 			continue;
 		FO_TRY(agree(e, class_of(e, other), x->op, self, c->lane[lane].op));
 		const bool sends = o->does == FO_FLEET_SENDS;
+		const int32_t both[] = { self, class_of(e, other) };
 		struct transfer t = { .circle = -1,
-				      .a = sends ? self : class_of(e, other),
-				      .b = sends ? class_of(e, other) : self,
+				      .a = both[!sends],
+				      .b = both[sends],
 				      .group = o->group,
 				      .channel = (uint8_t)fo_lane_channel(lane),
 				      .link = o->link_s >= q->link_s ? o->link : q->link };
@@ -498,7 +498,8 @@ static fo_status come(struct engine *e, struct class *c, int lane, double now)
 
 /* ---- operations ---- */
 
-/* A number of the normal distribution that depends on nothing but the seed, the rank and the operation (Box, Muller). */
+/* A number of the normal distribution that depends on nothing but the seed, the rank and the operation (Box,
+ * Muller). */
 static double normal(const struct engine *e, int32_t rank, int32_t op)
 {
 	const uint64_t h = fo_fleet_mix(fo_fleet_mix(e->f->seed ^ (uint64_t)rank << 32) + (uint64_t)op);

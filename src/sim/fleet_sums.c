@@ -39,7 +39,7 @@ static void take_spans(struct spans lane[FO_LANE_COUNT], const struct fo_fleet_r
 		s->busy_ns[o->lane] += end - begin;
 		if (o->does != FO_FLEET_WORKS) {
 			int32_t ranks;
-			fo_fleet_place(run->fleet, run->fleet->group[o->group].axes, c->first, &ranks);
+			fo_fleet_place(run->fleet, o->group, c->first, &ranks);
 			x.met = fo_clamp(ns_of(c->met_s[run->call[c->role][i]]), begin, end);
 			counts = ranks > 1;
 		}

@@ -1,5 +1,6 @@
 #include "sim/ranks.h"
 
+#include "base/count.h"
 #include "base/mem.h"
 #include "pass/pass.h"
 #include "sim/walk.h"
@@ -113,8 +114,10 @@ static void fill_crowd(struct crowd_table *t, const struct fo_sim_ranks *x, cons
 		t->slow[k] = fo_xmalloc((size_t)ranks * sizeof **t->slow);
 	for (int k = 1; k <= ranks; k++) {
 		const int all = k * r->threads;
-		const double turns = k > 1 && cores > 0 && all > cores ? (double)all / cores : 1,
-			     part = ranks > 1 ? (double)(k - 1) / (ranks - 1) : 0;
+		const double part = (double)(k - 1) / (double)fo_max(ranks - 1, 1);
+		double turns = 1;
+		if (k > 1 && cores > 0 && all > cores)
+			turns = (double)all / cores;
 		struct fo_crowd c = fo_rates_crowd(r, k, cores);
 		if (k < ranks && !c.known) { /* between one, who is alone, and all */
 			c.tensor = fmax(turns, 1 + part * (x->crowd.tensor - 1));

@@ -47,9 +47,9 @@ double fo_sim_ranks_wire(const struct fo_sim_ranks *x, int rank);
 /* ---- which ranks have equal programs (roles.c) ---- */
 
 /* Per rank of the mesh of `first` the number of its role, in the order of their first ranks; *first_of: per role its
- * first rank. Both are to be freed. Programs are compared in all that decides times and memory; which rows of a tensor a
- * rank has does not. Up to 256 ranks each one's program is looked at; of more, those along each axis of the mesh and
- * then samples, and if one of these is not what its place on the axes says, all of them. */
+ * first rank. Both are to be freed. Programs are compared in all that decides times and memory; which rows of a
+ * tensor a rank has does not. Up to 256 ranks each one's program is looked at; of more, those along each axis of the
+ * mesh and then samples, and if one of these is not what its place on the axes says, all of them. */
 FO_CHECKED fo_status fo_sim_roles(const struct fo_program *first, int32_t **role_of, int32_t **first_of, int *roles);
 
 #endif

@@ -4,6 +4,7 @@
  * blocks depend on neither (facts of the step program). Where it cannot be made, the whole one is. */
 #include "sim/ranks.h"
 
+#include "base/count.h"
 #include "base/mem.h"
 #include "pass/pass.h"
 #include "sim/fleet_int.h"
@@ -120,7 +121,7 @@ static fo_status look_at_all(const struct look *x, int32_t *role_of, int32_t ran
 static fo_status look_along_axes(const struct look *x, int32_t *role_of, int32_t ranks, bool *sure)
 {
 	const struct fo_mesh *m = &x->low.mesh;
-	const int32_t size[AXES] = { m->replicate ? m->replicate : 1, m->shard ? m->shard : 1, fo_mesh_cp(m),
+	const int32_t size[AXES] = { (int32_t)fo_max(m->replicate, 1), (int32_t)fo_max(m->shard, 1), fo_mesh_cp(m),
 				     fo_mesh_tp(m) };
 	int32_t *of[AXES] = { NULL }, stride = ranks;
 	struct keys keys = { 0 };

@@ -47,9 +47,9 @@ static const struct fo_fleet_class *class_of(const struct fo_fleet_run *run, int
 
 /* ---- by hand ---- */
 
-/* Two sums of one link second each on one link: alone 1 s; together each takes 2 s. The first begins at 1, the second,
- * on another lane, at 1.5: half is left of the first, which takes until 2.5; then a half is left of the second. A serial
- * link carries the second from 2 to 3. */
+/* Two sums of one link second each on one link: alone 1 s; together each takes 2 s. The first begins at 1, the
+ * second, on another lane, at 1.5: half is left of the first, which takes until 2.5; then a half is left of the
+ * second. A serial link carries the second from 2 to 3. */
 static void test_links(void **state)
 {
 	(void)state;
@@ -216,8 +216,8 @@ static void test_straggler(void **state)
 	f.odds = 1;
 	must(fo_fleet_simulate(&run, &f));
 	assert_int_equal(run.classes, 6);
-	/* Stage 1 does 8 times 2 + 4 s, from 1 s on; its first backward waits for stage 2 from 5 s to 6 s, and behind its
-	 * last one comes stage 0's. */
+	/* Stage 1 does 8 times 2 + 4 s, from 1 s on; its first backward waits for stage 2 from 5 s to 6 s, and
+	 * behind its last one comes stage 0's. */
 	near(run.step_s, 1 + 8 * 6 + 1 + 2);
 	fo_fleet_path_of(&p, &run);
 	assert_string_equal(f.name[p.share[0].name], "B");
@@ -248,9 +248,10 @@ static void any_job(struct fo_fleet *f, uint64_t *g)
 	*f = (struct fo_fleet){ 0 };
 	for (int a = 0; a < 3; a++)
 		fo_fleet_axis(f, "axis", 1 + below(g, 3));
-	static const uint32_t axes[] = { 1, 2, 4, 3, 6, 7 };
-	for (int k = 0; k < 6; k++)
+	static const uint32_t axes[] = { 1, 2, 4, 3, 6, 7, 2, 5 };
+	for (int k = 0; k < 8; k++)
 		fo_fleet_group(f, "group", axes[k]);
+	f->group[6].ends = f->group[7].ends = true;
 	fo_fleet_link(f, "own", 1, below(g, 2));
 	fo_fleet_link(f, "host", 1 + below(g, 4), false);
 	f->role_axis = below(g, 3);
@@ -262,7 +263,7 @@ static void any_job(struct fo_fleet *f, uint64_t *g)
 		op[i].does = below(g, 3) ? FO_FLEET_WORKS : FO_FLEET_CALLS;
 		op[i].lane = op[i].does == FO_FLEET_CALLS ? lane[below(g, 3)]
 							  : (uint8_t)(below(g, 3) ? 0 : FO_LANE_WGRAD);
-		op[i].group = op[i].does == FO_FLEET_CALLS ? (uint8_t)below(g, 6) : 0;
+		op[i].group = op[i].does == FO_FLEET_CALLS ? (uint8_t)below(g, 8) : 0;
 		op[i].link = (uint8_t)below(g, 2);
 		op[i].link_s = op[i].does == FO_FLEET_CALLS ? below(g, 4) + 1e-3 * below(g, 1000) : 0;
 	}
