@@ -1,5 +1,5 @@
 /* Attention whose keys lie on several ranks, of every kernel set: blocks of all ranks of a ring, merged and added up as
- * pass cp does it, against attention over whole rows in double precision. Random rings, rows, documents, windows, heads.
+ * pass cp does it, against attention over whole rows in double precision. Random rings, documents, windows, heads.
  *
  * Bound: as test_attention.c has it for the largest error of a tensor, from the error that `ref` has over whole rows,
  * times the root of the ranks, since each merge and each sum of a ring rounds once more. */
