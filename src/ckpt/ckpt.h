@@ -210,8 +210,8 @@ FO_CHECKED fo_status fo_ckpt_forget(const char *dir, int64_t step);
 /* Checks the manifest (every file present, of its size and checksum), reads training.json, and holds a folder named
  * after a step to that step. */
 FO_CHECKED fo_status fo_ckpt_open(const char *path, struct fo_ckpt_meta *meta);
-/* Fills the tensors from the checkpoint's files. fo_ckpt_open must have succeeded. *afresh: optional ones that are zeros
- * because the files have them in another shape. */
+/* Fills the tensors from the checkpoint's files. fo_ckpt_open must have succeeded. *afresh: so many optional ones are
+ * zeros because the files have them in another shape. */
 FO_CHECKED fo_status fo_ckpt_read(const char *path, const struct fo_st_tensor *weight, size_t weights,
 				  const struct fo_st_tensor *state, size_t states, int64_t *afresh);
 
