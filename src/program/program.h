@@ -245,6 +245,7 @@ struct fo_slot {
  * that ranks of its kv group have, too (weights of keys and values, their gradients and state); or one term of a sum
  * over the group (gradients, until pass ddp has added them up). */
 enum fo_tp_part { FO_TP_WHOLE, FO_TP_ROWS, FO_TP_COLS, FO_TP_KV_ROWS, FO_TP_KV_COLS, FO_TP_TERM, FO_TP_PARTS };
+static inline bool fo_tp_divides_rows(int part) { return part == FO_TP_ROWS || part == FO_TP_KV_ROWS; }
 static inline bool fo_tp_is_kv(int part) { return part == FO_TP_KV_ROWS || part == FO_TP_KV_COLS; }
 /* Coordinates of a tp group, as a set: which key and value heads, which rank of those with the same ones. */
 enum { FO_ACROSS_HEADS = 1, FO_ACROSS_KV = 2 };

@@ -432,15 +432,22 @@ static uint8_t matmul_sums_over(const struct fo_program *p, const struct fo_op *
 static uint8_t sums_over_parts(const struct fo_program *p, const struct fo_op *o, int k)
 {
 	uint8_t rows, cols, has_rows, has_cols, over = 0;
+	int row, col;
 	if (fo_op_family(o->kind) == FO_OPS_MATMUL)
 		return matmul_sums_over(p, o);
 	fo_operand_divided(p, &o->arg[k], &has_rows, &has_cols);
+	fo_op_dims(o, k, &row, &col);
+	const bool any = row == FO_DIM_ANY && col == FO_DIM_ANY;
 	for (int i = 0; i < o->n; i++) {
 		if (!fo_access_reads(o->arg[i].access) ||
 		    (tensor_of(o, k) >= 0 && tensor_of(o, i) >= 0 && tensor_of(o, i) != tensor_of(o, k)))
 			continue;
 		fo_operand_divided(p, &o->arg[i], &rows, &cols);
-		over |= across((rows & (uint8_t)~has_rows) | (cols & (uint8_t)~has_cols));
+		fo_op_dims(o, i, &row, &col);
+		/* A transpose has the same letter the other way round; one without letters, either way. */
+		const uint8_t also = any ? has_rows | has_cols : 0;
+		over |= across((rows & (uint8_t) ~(has_rows | also | divided_along(p, o, k, row))) |
+			       (cols & (uint8_t) ~(has_cols | also | divided_along(p, o, k, col))));
 	}
 	return over;
 }
