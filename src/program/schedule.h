@@ -31,7 +31,7 @@ enum {
 	FO_PP_STAGES_MOST = 4096,
 	FO_PP_MICRO_BATCHES_MOST = 1 << 16,
 	FO_PP_CHUNKS_MOST = 64,
-	FO_PP_SLOTS_MOST = 1 << 22
+	FO_PP_SLOTS_MOST = 1 << 23
 };
 /* LOOP: chunk c of stage s is part c x stages + s of the model. V: chunk 0 of stage s is part s, chunk 1 is part
  * 2 x stages - 1 - s, so that the last stage hands on to itself and the first has embedding and head. */
@@ -45,7 +45,8 @@ struct fo_pp_shape {
 	int32_t stages, micro_batches, chunks; /* chunks: parts of the model that each stage holds */
 };
 /* FO_EARG: one sentence that says what cannot be and the nearest value that can. Every other function here wants a
- * legal shape. Any number of micro-batches is legal (dualpipe-v wants two per stage). */
+ * legal shape. Any number of micro-batches is legal (dualpipe-v wants two per stage); all stages' slots together are at
+ * most FO_PP_SLOTS_MOST. */
 FO_CHECKED fo_status fo_pp_legal(const struct fo_pp_shape *p);
 /* The fewest chunks per stage that a kind allows: its usual number. */
 int32_t fo_pp_chunks_usual(enum fo_pp_kind kind);
@@ -92,7 +93,6 @@ struct fo_pp_peer {
 bool fo_pp_needs(const struct fo_pp_shape *p, int32_t stage, struct fo_pp_slot slot, struct fo_pp_peer *out);
 /* The slot that takes in this one's output. False: none (last part's forward, first part's backward, WEIGHT). */
 bool fo_pp_feeds(const struct fo_pp_shape *p, int32_t stage, struct fo_pp_slot slot, struct fo_pp_peer *out);
-
 /* ---- all stages' lists ---- */
 
 /* Lists of all stages: slot[begin[s]] to slot[begin[s + 1]]. Any order can be put in here, right or wrong. */
@@ -142,12 +142,12 @@ void fo_pp_walk_free(struct fo_pp_walk *w);
 /* The published formula of a schedule's bubble, in seconds per step beyond micro_batches x (forward + backward): equal
  * parts, sends that take no time. forward, input, weight: of one whole stage (all its chunks), one micro-batch. */
 struct fo_pp_formula {
-	double idle_s;      /* NAN: there is none for these figures */
-	bool exact;         /* the walk gives the same; else it is a bound or holds under a condition not met here */
+	double idle_s;      /* NAN: the condition is not met by this shape and these times */
+	bool bound;         /* the walk gives at most this; else it gives the same */
 	bool of_pipeline;   /* of fo_pp_walk.pipeline_s rather than of step_s: the optimizer waits for no other stage */
 	const char *text;   /* "(p - 1) (F + B)" */
 	const char *source; /* paper and section */
-	const char *condition;
+	const char *condition; /* under which the formula holds */
 };
 void fo_pp_formula_of(struct fo_pp_formula *out, const struct fo_pp_shape *p, double forward, double input,
 		      double weight);
