@@ -33,8 +33,8 @@ static void sum_json(struct fo_json *j, const char *key, const struct fo_score_s
 	if (!key)
 		fo_json_text(j, "group", s->name);
 	fo_json_put(j, FO_INT("rows", s->rows), FO_REAL("coverage", s->rows ? (double)s->covered / s->rows : NAN),
-		    FO_REAL("mean_abs_error", s->mean), FO_REAL("median_abs_error", s->median), FO_REAL("bias", s->bias),
-		    FO_REAL("p90", s->p90), FO_REAL("interval_coverage", s->inside),
+		    FO_REAL("mean_abs_error", s->mean), FO_REAL("median_abs_error", s->median),
+		    FO_REAL("bias", s->bias), FO_REAL("p90", s->p90), FO_REAL("interval_coverage", s->inside),
 		    FO_REAL("interval_half_width", s->width), FO_REAL("guess_mean_abs_error", s->guess),
 		    FO_REAL("rank_correlation", s->rank), FO_REAL("regret", s->regret),
 		    FO_REAL("regret_random", s->regret_random), FO_INT("regret_sets", s->sets));
@@ -81,28 +81,32 @@ static void more(struct fo_doc *d, const struct fo_score_sum *s)
 static void say(struct fo_doc *d, const struct fo_score *s, const char *path)
 {
 	fo_doc_title(d, "Predictions of %s", path);
-	fo_doc_table(d, FO_DRAW_FITTED, "Tokens/s, predicted by a fit without any row of the same model, in %", "lrrrrrrrrr",
-		     "group", "rows", "covered", "mean", "median", "bias", "p90", "guess", "in 80 %", "half-width");
+	fo_doc_table(d, FO_DRAW_FITTED, "Tokens/s, predicted by a fit without any row of the same model, in %",
+		     "lrrrrrrrrr", "group", "rows", "covered", "mean", "median", "bias", "p90", "guess", "in 80 %",
+		     "half-width");
 	row(d, &s->overall);
 	for (int i = 0; i < s->groups; i++)
 		row(d, &s->group[i]);
 	row(d, &s->moe);
-	fo_doc_table(d, FO_DRAW_FITTED, "Without any row of the publisher; order; peak memory, in %", "lrrrrrrrrrr", "group",
-		     "mean", "median", "in 80 %", "half-width", "rank", "regret", "random", "memory", "mean", "pooled");
+	fo_doc_table(d, FO_DRAW_FITTED, "Without any row of the publisher; order; peak memory, in %", "lrrrrrrrrrr",
+		     "group", "mean", "median", "in 80 %", "half-width", "rank", "regret", "random", "memory", "mean",
+		     "pooled");
 	more(d, &s->overall);
 	for (int i = 0; i < s->groups; i++)
 		more(d, &s->group[i]);
 	more(d, &s->moe);
-	fo_doc_para(d, "guess: a constant MFU for each GPU and number type, the median of other models. in 80 %%: rows inside "
-		       "their 80 %% interval. rank: correlation of ranks. regret: best measured over picked, less 1, among at "
-		       "least three configurations of the same work; random: a random pick's. memory: rows that give a "
-		       "peak, and its error with the framework's overhead and with one for all.");
+	fo_doc_para(
+		d,
+		"guess: a constant MFU for each GPU and number type, the median of other models. in 80 %%: rows inside "
+		"their 80 %% interval. rank: correlation of ranks. regret: best measured over picked, less 1, among at "
+		"least three configurations of the same work; random: a random pick's. memory: rows that give a "
+		"peak, and its error with the framework's overhead and with one for all.");
 }
 
 static void say_constants(struct fo_doc *d, const struct fo_score *s)
 {
-	fo_doc_table(d, FO_DRAW_FITTED, "Constants, fitted to all rows", "lrrrrl", "constant", "fitted", "start", "low", "high",
-		     "unit");
+	fo_doc_table(d, FO_DRAW_FITTED, "Constants, fitted to all rows", "lrrrrl", "constant", "fitted", "start", "low",
+		     "high", "unit");
 	for (int i = 0; i < fo_predict_constant_count; i++) {
 		const struct fo_predict_constant_row *c = &fo_predict_constant_row[i];
 		fo_doc_row(d, c->id, fo_doc_printf(d, "%.4g", s->x[i]), fo_doc_printf(d, "%g", c->start),
@@ -162,11 +166,11 @@ const struct fo_command fo_cmd_score = {
 	.group = "plan",
 	.usage = "flatout score FILE.csv [--out FILE] [--fit=no] [--alone] [--constants] [--json]",
 	.summary = "how far predictions are from published runs",
-	.text = "Predicts every run of a table by constants that are fitted without any run of the same model, and again "
-		"without any run of the same publisher, and sums up the errors beside those of a constant MFU. The table "
-		"has a row for each run and columns such as model, gpu, gpus, seq_len, tp, pp, micro_batch, "
-		"tokens_per_s_per_gpu; those that are missing are inferred, and --out says what was. The tables of vTrain "
-		"and of SimuMax are read, too. docs/accuracy.md lists the columns and the rules.\n\n"
+	.text = "Predicts every run of a table by constants that are fitted without any run of the same model, and "
+		"again without any run of the same publisher, and sums up the errors beside those of a constant MFU. "
+		"The table has a row for each run and columns such as model, gpu, gpus, seq_len, tp, pp, micro_batch, "
+		"tokens_per_s_per_gpu; those that are missing are inferred, and --out says what was. The tables of "
+		"vTrain and of SimuMax are read, too. docs/accuracy.md lists the columns and the rules.\n\n"
 		"  flatout score data/published_runs.csv\n"
 		"  flatout score runs.csv --out=rows.csv --json",
 	.opts = rows,

@@ -19,8 +19,8 @@ struct effect {
 	double moves; /* of log seconds, one standard deviation */
 };
 
-static void effects(const struct fo_predict_base *b, const struct fo_predict_work *w, double seconds,
-		    struct effect *e, double *sum)
+static void effects(const struct fo_predict_base *b, const struct fo_predict_work *w, double seconds, struct effect *e,
+		    double *sum)
 {
 	double x[FO_PREDICT_CONSTANTS];
 	struct fo_predict_step s;
@@ -63,18 +63,17 @@ static void rest(struct fo_predict_certainty *out, enum fo_predict_ground ground
 /* The best published MFU of a class, causal, over the dense peak of the type, with a little room (docs/accuracy.md). */
 static double best_published(enum fo_predict_family family, enum fo_predict_type type)
 {
-	bool small = type != FO_PREDICT_BF16, four = type == FO_PREDICT_FP4;
+	bool small = type != FO_PREDICT_BF16;
 	switch (family) {
-	case FO_PREDICT_AMPERE:
-		return .65;
+	case FO_PREDICT_AMPERE: return .65;
 	case FO_PREDICT_HOPPER:
 		return small ? .48 : .67; /* Nebius, 512 H200, fp8: 930 of 1,979; ml_dataflow bf16 66.8 % */
 	case FO_PREDICT_BLACKWELL:
-		return four ? .36 : small ? .56 : .60;
-	case FO_PREDICT_RTX:
-		return .85;
-	default:
-		return .45;
+		if (type == FO_PREDICT_FP4)
+			return .36;
+		return small ? .56 : .60;
+	case FO_PREDICT_RTX: return .85;
+	default: return .45;
 	}
 }
 
@@ -92,8 +91,8 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 		return;
 	effects(b, &w, s->seconds, e, &sum);
 	double known = b->job.habit > 0 ? 0 : BETWEEN_PUBLISHERS;
-	sum += known * known + BETWEEN_RUNS * BETWEEN_RUNS + (style->neutral ? NEUTRAL * NEUTRAL : 0) +
-	       (w.moe ? EXPERTS * EXPERTS : 0);
+	sum += known * known + BETWEEN_RUNS * BETWEEN_RUNS + style->neutral * NEUTRAL * NEUTRAL +
+	       w.moe * EXPERTS * EXPERTS;
 	out->sd = sqrt(sum);
 	double f = exp(Z80 * out->sd), g = exp(Z80 * s->memory_sd);
 	out->seconds = (struct fo_range){ s->seconds / f, s->seconds * f };

@@ -4,46 +4,44 @@
 static double most(double a, double b) { return a > b ? a : b; }
 static double least(double a, double b) { return a < b ? a : b; }
 
-/* What a framework keeps: bytes of a gradient and of a parameter's optimizer state, and what comes on top of all. */
+/* What a framework keeps: bytes of a gradient, and of moments and masters of a weight; of a hidden element that
+ * tensor parallelism does not divide (inputs and outputs of two norms, without sequence parallelism two dropout
+ * masks more); of the other activations beside fused kernels; of a logit. Sharded weights are masters themselves
+ * (FSDP) or 2 bytes. */
 struct kept {
-	double gradient, state;
-	double norms; /* bytes of a hidden element that is not divided by tp: inputs and outputs of two norms */
-	double eager; /* times activations of linear layers */
-	double logit;
-	bool master_is_weight; /* a fully sharded state has one fp32 copy of weights */
-	double weight, whole, sharded_gradient;
-	double times, more; /* bytes seen = times x model + more */
+	double gradient, state, norms, eager, logit, weight;
+	double whole, sharded_gradient; /* a weight that is not sharded; a gradient that is */
+	double times, more;             /* bytes seen = times x model + more */
+};
+/* Megatron and its kin: its documentation; PyTorch: fp32 logits twice; Composer: unfused activations; LLM.Q:
+ * moments and masters in bf16, logits in chunks. */
+static const struct kept habits[FO_HABITS] = {
+	[FO_MCORE] = { 2, 12, 8, 1, 4, 2 }, [FO_MLM] = { 4, 12, 8, 1, 4, 2 },     [FO_MEG22] = { 4, 12, 10, 1, 8, 2 },
+	[FO_EAGER] = { 4, 12, 8, 1, 8, 2 }, [FO_FSDP1] = { 4, 12, 8, 1.5, 8, 0 }, [FO_COMPILED] = { 4, 12, 8, 1, 8, 0 },
+	[FO_XLA] = { 4, 12, 8, 1, 8, 0 },   [FO_GRAPHS] = { 2, 6, 8, 1, 1, 2 },
 };
 
 static void kept_of(const struct fo_predict_base *b, struct kept *k)
 {
-	const struct fo_predict_style *s = &fo_predict_style[b->job.style];
-	char c = s->family[0];
-	bool fsdp1 = s->family[0] == 'f', meg22 = c == 'm' && s->family[1] == 'e', mlm = c == 'm' && s->family[1] == 'l',
-	     mcore = c == 'm' && s->family[1] == 'c', graphs = c == 'g', compiled = c == 'c', xla = c == 'x';
-	k->gradient = graphs || mcore ? 2 : 4;
-	k->state = graphs ? 6 : 12;
-	k->sharded_gradient = 4;
-	k->master_is_weight = fsdp1 || compiled || xla;
-	if (b->job.style == FO_PREDICT_STYLE_FLATOUT)
-		k->gradient = 4, k->state = 12;
 	const struct fo_predict_job *j = &b->job;
-	k->weight = k->master_is_weight ? 0 : 2; /* of a sharded state; a whole one has 2 beside its masters */
-	k->whole = j->weight_bytes > 0 ? j->weight_bytes : 2;
+	const struct fo_predict_style *s = &fo_predict_style[j->style];
+	enum fo_predict_habits of = fo_predict_habits_of(j->style);
+	*k = habits[of];
+	if (j->style == FO_PREDICT_STYLE_FLATOUT)
+		k->gradient = 4, k->state = 12;
+	k->whole = 2, k->sharded_gradient = 4;
 	if (j->weight_bytes > 0)
-		k->weight = j->weight_bytes;
+		k->weight = k->whole = j->weight_bytes;
 	if (j->kept_gradient != 0)
-		k->gradient = fmax(0, j->kept_gradient), k->sharded_gradient = k->gradient;
+		k->gradient = k->sharded_gradient = fmax(0, j->kept_gradient);
 	if (j->state_bytes > 0)
 		k->state = j->state_bytes;
 	if (j->lora)
 		k->gradient = k->state = k->sharded_gradient = 0;
-	k->norms = meg22 ? 10 : 8;
-	k->eager = fsdp1 ? 1.5 : 1;
-	k->logit = mcore || mlm ? 4 : graphs ? 1 : 8;
 	/* SimuMax's runs of Megatron-LM; a stack that nobody measured holds more, by an unknown amount. */
-	bool known = (mlm || mcore || graphs) && !s->neutral;
-	k->times = known ? 1.018 : FO_PREDICT_HELD_TIMES, k->more = known ? 0 : FO_PREDICT_HELD_BYTES;
+	k->times = FO_PREDICT_HELD_TIMES, k->more = FO_PREDICT_HELD_BYTES;
+	if ((of == FO_MLM || of == FO_MCORE || of == FO_GRAPHS) && !s->neutral)
+		k->times = 1.018, k->more = 0;
 }
 
 static void activations(const struct fo_predict_base *b, const struct fo_predict_layout *l,
@@ -51,7 +49,8 @@ static void activations(const struct fo_predict_base *b, const struct fo_predict
 {
 	const struct fo_predict_model *m = &b->job.model;
 	double t = w->tp, tokens = w->micro_batch * b->job.seq / w->cp, h = m->hidden;
-	double small = b->job.type == FO_PREDICT_BF16 ? 1 : .75, sp = l->sp && t > 1 ? t : 1;
+	double small = b->job.type == FO_PREDICT_BF16 ? 1 : .75;
+	double sp = l->sp ? t : 1;
 	double share = m->moe_layers / m->layers, wide = m->ffn;
 	if (m->experts > 0)
 		wide = share * (m->top_k * m->expert_ffn + m->shared_ffn) + (1 - share) * m->ffn;
@@ -68,8 +67,10 @@ static void activations(const struct fo_predict_base *b, const struct fo_predict
 		flight *= 1 + (w->pp - 1) / (w->pp * w->chunks);
 	if (l->schedule == FO_PREDICT_GPIPE)
 		flight = w->micro_batches * per;
-	double again = l->recompute > 0 ? l->recompute : 0, keep = l->kept > 0 ? l->kept : 1 - again;
-	*out = keep * none * flight + (again > 0 ? (1 - keep) * input * flight + none : 0);
+	double keep = l->kept > 0 ? l->kept : 1 - l->recompute;
+	*out = keep * none * flight;
+	if (l->recompute > 0)
+		*out += (1 - keep) * input * flight + none;
 	out[1] = tokens * m->vocab / t * k->logit * (w->pp > 1 ? 0 : 1);
 }
 
@@ -102,12 +103,12 @@ static void states(const struct fo_predict_base *b, const struct fo_predict_layo
 	double one = (b->layer_params + (w->moe ? 0 : b->ffn_params)) / t;
 	part[FO_PREDICT_BUFFERS] = l->zero >= 3 ? 6 * one : 0;
 	/* Transformer Engine keeps one bf16 copy of a layer's weights for gradients that it adds to sums. */
-	if (fo_predict_style[b->job.style].family[0] == 'm' && fo_predict_style[b->job.style].family[1] == 'l')
+	if (fo_predict_habits_of(b->job.style) == FO_MLM)
 		part[FO_PREDICT_BUFFERS] += 2 * one + (w->moe ? 2 * m->matrices * m->hidden * m->expert_ffn : 0);
 }
 
-void fo_predict_bytes(const struct fo_predict_base *b, const struct fo_predict_layout *l, const struct fo_predict_work *w,
-		      struct fo_predict_step *out)
+void fo_predict_bytes(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+		      const struct fo_predict_work *w, struct fo_predict_step *out)
 {
 	struct kept k;
 	double *part = out->memory, both[2];

@@ -1,53 +1,7 @@
 #include "predict/predict_int.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-
-const char *const fo_predict_type_name[FO_PREDICT_TYPES] = { "bf16", "fp8", "mxfp8", "fp4", "tf32", "fp32" };
-const char *const fo_predict_part_name[FO_PREDICT_PARTS] = { "matmul",   "attention", "memory-bound", "loss",  "recompute",
-							     "tensor",   "context",   "expert",       "data",  "sends",
-							     "pipeline", "optimizer", "host",         "rest" };
-const char *const fo_predict_memory_name[FO_PREDICT_MEMORIES] = { "weights",     "gradients", "optimizer", "activations",
-								  "logits",      "buffers",   "overhead" };
-const char *const fo_predict_ground_name[4] = { "measured here", "catalogue", "fitted constant", "guess" };
-
-const struct fo_predict_style fo_predict_style[FO_PREDICT_STYLES] = {
-#define FO_PREDICT_STYLE(id, ...) { __VA_ARGS__ },
-#include "predict/styles.def"
-#undef FO_PREDICT_STYLE
-};
-const struct fo_predict_constant_row fo_predict_constant_row[FO_PREDICT_CONSTANTS] = {
-#define FO_PREDICT_CONSTANT(id, ...) { #id, __VA_ARGS__ },
-#include "predict/constants.def"
-#undef FO_PREDICT_CONSTANT
-};
-const int fo_predict_constant_count = FO_PREDICT_CONSTANTS;
-_Static_assert((int)FO_PREDICT_CONSTANTS <= 128, "struct fo_predict_base holds 128 constants");
-
-/* Publishers' factors on speed beside the constants, from the same fit: hardware, clocks, and how a run was timed. */
-static const struct {
-	const char *publisher;
-	double habit;
-} habit[] = {
-#define FO_PREDICT_HABIT(publisher, factor) { publisher, factor },
-#include "predict/habits.def"
-#undef FO_PREDICT_HABIT
-};
-
-double fo_predict_habit(const char *publisher)
-{
-	for (size_t i = 0; publisher && i < sizeof habit / sizeof *habit; i++)
-		if (!strcmp(habit[i].publisher, publisher))
-			return habit[i].habit;
-	return 0;
-}
-
-void fo_predict_constants(bool fitted, double x[FO_PREDICT_CONSTANTS])
-{
-	for (int i = 0; i < FO_PREDICT_CONSTANTS; i++)
-		x[i] = fitted ? fo_predict_constant_row[i].value : fo_predict_constant_row[i].start;
-}
 
 /* ---- models ---- */
 
@@ -112,11 +66,13 @@ static bool family_of(const char *name, enum fo_predict_family *out)
 	static const struct {
 		const char *name;
 		enum fo_predict_family family;
-	} of[] = { { "A100", FO_PREDICT_AMPERE },	{ "V100", FO_PREDICT_AMPERE },	 { "H100", FO_PREDICT_HOPPER },
-		   { "H200", FO_PREDICT_HOPPER },	{ "H800", FO_PREDICT_HOPPER },	 { "H20", FO_PREDICT_HOPPER },
-		   { "GH200", FO_PREDICT_HOPPER },	{ "B200", FO_PREDICT_BLACKWELL }, { "B300", FO_PREDICT_BLACKWELL },
-		   { "GB200", FO_PREDICT_BLACKWELL },	{ "GB300", FO_PREDICT_BLACKWELL }, { "MI", FO_PREDICT_AMD },
-		   { "RTX", FO_PREDICT_RTX },		{ "L40S", FO_PREDICT_RTX } };
+	} of[] = { { "A100", FO_PREDICT_AMPERE },     { "V100", FO_PREDICT_AMPERE },
+		   { "H100", FO_PREDICT_HOPPER },     { "H200", FO_PREDICT_HOPPER },
+		   { "H800", FO_PREDICT_HOPPER },     { "H20", FO_PREDICT_HOPPER },
+		   { "GH200", FO_PREDICT_HOPPER },    { "B200", FO_PREDICT_BLACKWELL },
+		   { "B300", FO_PREDICT_BLACKWELL },  { "GB200", FO_PREDICT_BLACKWELL },
+		   { "GB300", FO_PREDICT_BLACKWELL }, { "MI", FO_PREDICT_AMD },
+		   { "RTX", FO_PREDICT_RTX },         { "L40S", FO_PREDICT_RTX } };
 	for (size_t i = 0; i < sizeof of / sizeof *of; i++)
 		if (begins(name, of[i].name)) {
 			*out = of[i].family;
@@ -134,18 +90,25 @@ fo_status fo_predict_machine_of(const struct fo_device *d, struct fo_predict_mac
 	*out = (struct fo_predict_machine){ 0 };
 	snprintf(out->name, sizeof out->name, "%s", d->name);
 	if (!family_of(d->name, &out->family))
-		return fo_hint(fo_fail(FO_EUNSUPPORTED, "nothing is measured of steps on %s: it cannot be predicted", d->name),
-			       "NVIDIA's A100 and later, GeForce and RTX, AMD's Instinct can");
+		return fo_hint(
+			fo_fail(FO_EUNSUPPORTED, "nothing is measured of steps on %s: it cannot be predicted", d->name),
+			"NVIDIA's A100 and later, GeForce and RTX, AMD's Instinct can");
 	double half = isnan(d->dense[FO_PREC_BF16]) ? d->dense[FO_PREC_FP16] : d->dense[FO_PREC_BF16];
-	const char *missing = isnan(half) ? "no bf16 or fp16 peak" : isnan(d->memory_tb_s) ? "no memory rate" :
-			      isnan(d->units)					   ? "no number of multiprocessors" :
-										     NULL;
+	const char *missing = NULL;
+	if (isnan(half))
+		missing = "no bf16 or fp16 peak";
+	else if (isnan(d->memory_tb_s))
+		missing = "no memory rate";
+	else if (isnan(d->units))
+		missing = "no number of multiprocessors";
 	if (missing)
 		return fo_fail(FO_EUNSUPPORTED, "the catalogue has %s of %s: it cannot be predicted", missing, d->name);
-	const double peak[FO_PREDICT_TYPES] = {
-		half, d->dense[FO_PREC_FP8], d->dense[FO_PREC_FP8], d->dense[FO_PREC_FP4], d->dense[FO_PREC_TF32],
-		d->dense[FO_PREC_FP32]
-	};
+	const double peak[FO_PREDICT_TYPES] = { half,
+						d->dense[FO_PREC_FP8],
+						d->dense[FO_PREC_FP8],
+						d->dense[FO_PREC_FP4],
+						d->dense[FO_PREC_TF32],
+						d->dense[FO_PREC_FP32] };
 	for (int i = 0; i < FO_PREDICT_TYPES; i++)
 		out->peak[i] = peak[i] * 1e12;
 	out->memory_byte_s = d->memory_tb_s * 1e12;
@@ -231,27 +194,4 @@ void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predi
 	*out = (struct fo_predict_step){ .wrong = w.wrong };
 	if (!w.wrong)
 		fo_predict_bytes(b, l, &w, out);
-}
-
-/* ---- styles ---- */
-
-enum fo_predict_style_id fo_predict_style_of(const char *framework)
-{
-	char name[128];
-	size_t n = 0;
-	for (; framework && framework[n] && n + 1 < sizeof name; n++)
-		name[n] = (char)tolower((unsigned char)framework[n]);
-	name[n] = '\0';
-	for (int i = 0; i < FO_PREDICT_STYLES; i++) {
-		const char *at = fo_predict_style[i].words;
-		while (*at) {
-			size_t len = strcspn(at, "|");
-			char word[32];
-			snprintf(word, sizeof word, "%.*s", (int)len, at);
-			if (strstr(name, word))
-				return (enum fo_predict_style_id)i;
-			at += len + (at[len] == '|');
-		}
-	}
-	return FO_PREDICT_STYLE_EAGER;
 }

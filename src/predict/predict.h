@@ -110,15 +110,15 @@ struct fo_predict_job {
 	double seq;
 	bool lora;              /* frozen weights */
 	double attention_share; /* of causal scores that are computed: packed short texts have less; 0: all */
-	double habit; /* a publisher's factor on speed; 0: unseen, 1 */
-	double year;  /* of the framework's release, 2026.3; 0: not known */
+	double habit;           /* a publisher's factor on speed; 0: unseen, 1 */
+	double year;            /* of the framework's release, 2026.3; 0: not known */
 	/* What a configuration states; 0: as the style does. */
-	int attention;           /* 1 + enum fo_predict_attention */
-	double logit_bytes;      /* moved for one logit: 8 for a fused loss */
-	double gradient_bytes;   /* of a gradient that is reduced */
-	double kept_gradient;    /* bytes of a gradient that is kept; -1: none are (the optimizer is in backward) */
-	double weight_bytes;     /* of a weight that is kept beside masters */
-	double state_bytes;      /* masters and moments of a weight */
+	int attention;         /* 1 + enum fo_predict_attention */
+	double logit_bytes;    /* moved for one logit: 8 for a fused loss */
+	double gradient_bytes; /* of a gradient that is reduced */
+	double kept_gradient;  /* bytes of a gradient that is kept; -1: none are (the optimizer is in backward) */
+	double weight_bytes;   /* of a weight that is kept beside masters */
+	double state_bytes;    /* masters and moments of a weight */
 };
 
 enum fo_predict_schedule { FO_PREDICT_1F1B, FO_PREDICT_INTERLEAVED, FO_PREDICT_ZERO_BUBBLE, FO_PREDICT_GPIPE };

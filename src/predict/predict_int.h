@@ -13,6 +13,7 @@ enum fo_predict_constant {
 };
 /* Constants that frameworks share: the columns of U_, HOST_ and TP_ in constants.def. */
 enum fo_predict_habits { FO_MCORE, FO_MLM, FO_MEG22, FO_EAGER, FO_FSDP1, FO_COMPILED, FO_XLA, FO_GRAPHS, FO_HABITS };
+enum fo_predict_habits fo_predict_habits_of(enum fo_predict_style_id style);
 
 enum { FO_PREDICT_QKV, FO_PREDICT_OUT, FO_PREDICT_UP, FO_PREDICT_DOWN, FO_PREDICT_HEAD, FO_PREDICT_SITES };
 enum { FO_PREDICT_FORWARD, FO_PREDICT_INPUT, FO_PREDICT_WEIGHT };
@@ -30,7 +31,7 @@ struct fo_predict_work {
 	double peak_bf16, memory_byte_s, node, net, net_share, sustained;
 	bool pcie, stored, plain_exchange, trains, moe, dense_too, graphs, fsdp, eager_data;
 	struct fo_predict_product product[FO_PREDICT_SITES][3];
-	double repeats[FO_PREDICT_SITES]; /* of a site in one layer: local experts, share of layers */
+	double repeats[FO_PREDICT_SITES];          /* of a site in one layer: local experts, share of layers */
 	struct fo_predict_product dense_ffn[2][3]; /* of layers without experts, and shared experts */
 	double dense_share, shared_share;
 	double attention_flop, scores, dim64, seq;

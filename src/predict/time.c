@@ -6,7 +6,7 @@
 struct now {
 	const struct fo_predict_work *w;
 	const double *x;
-	double memory; /* bytes/s */
+	double memory;       /* bytes/s */
 	double linear, head; /* FLOP/s */
 	double node, net;
 };
@@ -52,8 +52,7 @@ static double attention_s(const struct now *n)
 	const struct fo_predict_work *w = n->w;
 	const double *x = n->x;
 	if (w->stored)
-		return 2 * w->attention_flop / (n->head * .8) +
-		       w->scores * 13 * x[FO_X_ATT_STORED] / n->memory;
+		return 2 * w->attention_flop / (n->head * .8) + w->scores * 13 * x[FO_X_ATT_STORED] / n->memory;
 	double rate = w->peak_bf16 * x[w->attention] * (1 - w->dim64 * (1 - x[FO_X_ATT_DIM64])) /
 		      (1 + x[FO_X_ATT_SHORT] / w->seq);
 	return w->attention_flop / rate + x[FO_X_ATT_START] * 1e-6;
@@ -80,7 +79,8 @@ static double spread_s(const struct now *n, double bytes, double ranks, double i
 	double doublings = nodes > 1 ? log2(nodes) : 0, net = n->net / (1 + x[FO_X_NET_NODES] * doublings);
 	double inner = (in_node - 1) / in_node * bytes / n->node;
 	double outer = nodes > 1 ? (ranks - 1) / ranks * bytes / (in_node * net) : 0;
-	double start = 1e-6 * ((ranks - nodes) * x[FO_X_NODE_HOP] + (nodes > 1 ? nodes * x[FO_X_NET_HOP] : 0)); /* a ring */
+	double start = 1e-6 *
+		       ((ranks - nodes) * x[FO_X_NODE_HOP] + (nodes > 1 ? nodes * x[FO_X_NET_HOP] : 0)); /* a ring */
 	return most(inner, outer) + start;
 }
 
@@ -205,7 +205,8 @@ static double exchange_s(const struct now *n, const struct layer *y)
 		if (w->replicate <= 1)
 			return 0;
 		double part = w->local_params * gradient / w->shard; /* an all-reduce among replicas, behind backward */
-		double all = 2 * spread_s(n, part, w->replicate, most(1, w->in_node / (w->tp * w->shard)), w->replicate);
+		double all = 2 *
+			     spread_s(n, part, w->replicate, most(1, w->in_node / (w->tp * w->shard)), w->replicate);
 		return most(0, all - w->layers / w->pp * y->pass[1]) + n->x[FO_X_DATA] * all;
 	}
 	double ranks = w->shard * w->replicate, in_node = least(most(w->in_node / w->tp, 1), ranks);

@@ -16,8 +16,8 @@ static double up_to_whole(double x)
 	return t < x ? t + 1 : t;
 }
 
-/* How many times longer than ideal a product of m x n x k takes: whole tiles in whole waves over `units`, the best tile;
- * a product of few tiles may divide k. */
+/* How many times longer than ideal a product of m x n x k takes: whole tiles in whole waves over `units`, the best
+ * tile; a product of few tiles may divide k. */
 static double idle(double m, double n, double k, double units)
 {
 	double best = INFINITY, per = units / (m * n), wave = 1 / units;
@@ -149,12 +149,13 @@ static void layer(const struct fo_predict_base *b, const struct fo_predict_layou
 	w->scores = tokens * j->seq * m->heads / t;
 	w->dim64 = fmin(fmax((128 - m->head_dim) / 64, 0), 1);
 	w->seq = seen;
-	w->moved = tokens * (21 * h / (sp ? t : 1) + 4 * (queries + m->kv_heads * m->head_dim) / t +
-			     (m->matrices > 2 ? 6 : 4) * wide / t);
+	w->moved = tokens *
+		   (21 * h / (sp ? t : 1) + 4 * (queries + m->kv_heads * m->head_dim) / t + 2 * m->matrices * wide / t);
 	w->fp8 = j->type == FO_PREDICT_FP8 || j->type == FO_PREDICT_MXFP8 || j->type == FO_PREDICT_FP4;
 	w->block = w->fp8 && j->type != FO_PREDICT_FP8;
 	w->casts[0] = tokens * 4 * (2 * h + (queries + wide) / t);
-	w->casts[1] = tokens * 4 * ((queries + 2 * m->kv_heads * m->head_dim) / t + 2 * h + (m->matrices - 1) * wide / t);
+	w->casts[1] = tokens * 4 *
+		      ((queries + 2 * m->kv_heads * m->head_dim) / t + 2 * h + (m->matrices - 1) * wide / t);
 	w->logits = tokens * m->vocab / t;
 	w->logit_bytes = j->logit_bytes > 0 ? j->logit_bytes : s->logit_bytes;
 	w->tp_bytes = 2 * tokens * h;
@@ -173,8 +174,7 @@ static void once(const struct fo_predict_base *b, const struct fo_predict_layout
 	w->gradient_bytes = fo_predict_gradient_bytes(j) * (b->layer_params + b->ffn_params) / w->tp;
 	if (w->ep > 1)
 		w->layer_bytes = 2 * mine / w->tp, w->gradient_bytes = fo_predict_gradient_bytes(j) * mine / w->tp;
-	w->local_params =
-		(m->layers * mine / w->pp + (w->pp > 1 ? 1 : 2 - m->tied) * m->vocab * m->hidden) / w->tp;
+	w->local_params = (m->layers * mine / w->pp + (w->pp > 1 ? 1 : 2 - m->tied) * m->vocab * m->hidden) / w->tp;
 	w->zero = l->zero;
 	w->fsdp = l->zero >= 3;
 	w->optimizer_bytes = w->local_params / (l->zero >= 1 ? w->shard : 1) * s->optimizer_bytes;
@@ -185,12 +185,6 @@ static void once(const struct fo_predict_base *b, const struct fo_predict_layout
 	w->year = j->year;
 	w->habit = j->habit > 0 ? j->habit : 1;
 }
-
-static const struct {
-	const char *family;
-	enum fo_predict_habits habits;
-} habits[] = { { "mcore", FO_MCORE },	{ "mlm", FO_MLM },	     { "meg22", FO_MEG22 }, { "eager", FO_EAGER },
-	       { "fsdp1", FO_FSDP1 },	{ "compiled", FO_COMPILED }, { "xla", FO_XLA },     { "graphs", FO_GRAPHS } };
 
 static int attention_constant(enum fo_predict_attention kind, enum fo_predict_family family)
 {
@@ -214,24 +208,22 @@ static int part_constant(const struct fo_predict_machine *d)
 	return d->family == FO_PREDICT_RTX && d->units < 60 ? FO_X_PART_RTX_SMALL : -1;
 }
 
-static void constants_read(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)
+static void constants_read(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			   struct fo_predict_work *w)
 {
 	const struct fo_predict_job *j = &b->job;
 	const struct fo_predict_style *s = &fo_predict_style[j->style];
 	const struct fo_predict_machine *d = &j->machine;
-	int small = j->type == FO_PREDICT_FP4 ? 2 : j->type == FO_PREDICT_FP8 || j->type == FO_PREDICT_MXFP8 ? 1 : 0;
+	int small = (j->type == FO_PREDICT_FP8 || j->type == FO_PREDICT_MXFP8) + 2 * (j->type == FO_PREDICT_FP4);
 	w->ceil_head = FO_X_CEIL_AMPERE_BF16 + 3 * (int)d->family;
 	w->ceil = w->ceil_head + small;
-	enum fo_predict_attention kind =
-		j->attention > 0 ? (enum fo_predict_attention)(j->attention - 1) : s->attention;
+	enum fo_predict_attention kind = j->attention > 0 ? (enum fo_predict_attention)(j->attention - 1)
+							  : s->attention;
 	w->attention = attention_constant(kind, d->family);
 	w->stored = kind == FO_PREDICT_ATTENTION_STORED;
 	w->plain_exchange = w->stored && s->attention == FO_PREDICT_ATTENTION_STORED;
 	w->part = part_constant(d);
-	w->habits = FO_EAGER;
-	for (size_t i = 0; i < sizeof habits / sizeof *habits; i++)
-		if (!strcmp(habits[i].family, s->family))
-			w->habits = (int)habits[i].habits;
+	w->habits = (int)fo_predict_habits_of(j->style);
 	w->eager_data = w->habits == FO_EAGER || w->habits == FO_COMPILED;
 	w->graphs = l->graphs > 0;
 	w->dp_overlap = l->dp_overlap;

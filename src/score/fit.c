@@ -1,5 +1,5 @@
-/* Constants from runs: least squares of log seconds with Gaussian priors in log, bounds, and a loss that lets single rows
- * be wrong. Gauss-Newton with damping; the same numbers whenever it is run. */
+/* Constants from runs: least squares of log seconds with Gaussian priors in log, bounds, and a loss that lets
+ * single rows be wrong. Gauss-Newton with damping; the same numbers whenever it is run. */
 #include "score/score_int.h"
 
 #include <math.h>

@@ -27,15 +27,25 @@ static void device(const struct fo_catalogue *c, struct fo_score_table *t, struc
 static void vtrain(struct fo_score_table *t, const struct fo_csv *csv, const struct fo_csv_row *at,
 		   const struct fo_catalogue *c, struct fo_score_row *x)
 {
-	double h = field(csv, at, "hidden size"), layers = field(csv, at, "# layers"), s = field(csv, at, "sequence length");
+	double h = field(csv, at, "hidden size"), layers = field(csv, at, "# layers"),
+	       s = field(csv, at, "sequence length");
 	x->group = "vtrain", x->framework = "Megatron-LM", x->precision = "fp16", x->gpu = "A100-80GB";
 	x->model = fo_arena_printf(&t->arena, "gpt h%g x %g", h, layers);
 	x->family = fo_score_family(&t->arena, x->model);
 	x->inferred = "vocabulary 51200, recompute: full, A100-80GB";
-	x->job = (struct fo_predict_job){ .style = FO_PREDICT_STYLE_MEG22, .type = FO_PREDICT_BF16, .seq = s, .year = 2024 };
+	x->job = (struct fo_predict_job){
+		.style = FO_PREDICT_STYLE_MEG22, .type = FO_PREDICT_BF16, .seq = s, .year = 2024
+	};
 	double a = field(csv, at, "attention heads");
-	x->job.model = (struct fo_predict_model){ .layers = layers, .hidden = h, .heads = a, .kv_heads = a,
-		.head_dim = h / a, .ffn = 4 * h, .vocab = 51200, .matrices = 2, .tied = true };
+	x->job.model = (struct fo_predict_model){ .layers = layers,
+						  .hidden = h,
+						  .heads = a,
+						  .kv_heads = a,
+						  .head_dim = h / a,
+						  .ffn = 4 * h,
+						  .vocab = 51200,
+						  .matrices = 2,
+						  .tied = true };
 	device(c, t, x);
 	x->layout = (struct fo_predict_layout){ .devices = field(csv, at, "GPUs"),
 						.tp = field(csv, at, "tensor parallelism"),
@@ -63,10 +73,16 @@ static void simumax(struct fo_score_table *t, const struct fo_csv *csv, const st
 	       cp = after(name, "_cp", 1), dp = after(name, "_dp", 1);
 	x->group = "simumax", x->framework = "Megatron-LM + TE", x->precision = "bf16", x->gpu = "B200";
 	x->inferred = "8 x B200";
-	x->job = (struct fo_predict_job){ .style = FO_PREDICT_STYLE_MLM, .type = FO_PREDICT_BF16,
-					  .seq = after(name, "_seq", 4096), .year = 2026.4 };
-	x->model = strstr(name, "405b") ? "llama3-405b" : strstr(name, "70b") ? "llama3-70b" :
-		   strstr(name, "deepseekv3") ? "deepseekv3" : strstr(name, "deepseekv2") ? "deepseekv2" : "?";
+	x->job = (struct fo_predict_job){
+		.style = FO_PREDICT_STYLE_MLM, .type = FO_PREDICT_BF16, .seq = after(name, "_seq", 4096), .year = 2026.4
+	};
+	static const char *const known[][2] = { { "llama3_405b", "llama3-405b" },
+						{ "llama3_70b", "llama3-70b" },
+						{ "deepseekv3", "deepseekv3" },
+						{ "deepseekv2", "deepseekv2" } };
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (strstr(name, known[i][0]))
+			x->model = known[i][1];
 	if (!fo_score_shape(x->model, &x->job.model, layers)) {
 		x->out = "a model that is not known";
 		return;
@@ -75,8 +91,15 @@ static void simumax(struct fo_score_table *t, const struct fo_csv *csv, const st
 	x->moe = x->job.model.experts > 0;
 	device(c, t, x);
 	double count = after(name, "_mbc", 1), devices = tp * pp * cp * dp;
-	x->layout = (struct fo_predict_layout){ .devices = devices, .tp = tp, .pp = pp, .cp = cp,
-		.ep = after(name, "_ep", 1), .zero = 1, .sp = true, .micro_batch = 1, .global_batch = count * dp };
+	x->layout = (struct fo_predict_layout){ .devices = devices,
+						.tp = tp,
+						.pp = pp,
+						.cp = cp,
+						.ep = after(name, "_ep", 1),
+						.zero = 1,
+						.sp = true,
+						.micro_batch = 1,
+						.global_batch = count * dp };
 	x->recompute_stated = true;
 	x->bytes = field(csv, at, "real_alloc_gib") * 1073741824.;
 	x->tokens_s = x->layout.global_batch * x->job.seq / (field(csv, at, "real_ms") * 1e-3) / devices;

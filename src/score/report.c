@@ -23,9 +23,10 @@ static void figure(struct fo_str *out, double v, const char *end)
 
 void fo_score_rows_csv(const struct fo_score_table *t, struct fo_str *out)
 {
-	fo_str_puts(out, "line,measured_tokens_s,predicted_tokens_s,error,low,high,publisher_unseen_tokens_s,"
-			 "publisher_unseen_half_width,constant_mfu_tokens_s,measured_gib,predicted_gib,group,model,gpu,gpus,"
-			 "style,inferred,not_predicted_because\n");
+	fo_str_puts(out,
+		    "line,measured_tokens_s,predicted_tokens_s,error,low,high,publisher_unseen_tokens_s,"
+		    "publisher_unseen_half_width,constant_mfu_tokens_s,measured_gib,predicted_gib,group,model,gpu,gpus,"
+		    "style,inferred,not_predicted_because\n");
 	for (int i = 0; i < t->rows; i++) {
 		const struct fo_score_row *r = &t->row[i];
 		const double none = NAN, gib = 1073741824.;
@@ -47,7 +48,8 @@ void fo_score_rows_csv(const struct fo_score_table *t, struct fo_str *out)
 		figure(out, r->layout.devices, ",");
 		cell(out, fo_predict_style[r->job.style].name);
 		cell(out, r->inferred ? r->inferred : "");
-		cell(out, r->out ? r->out : r->refused ? r->refused : "");
+		const char *why = r->out ? r->out : r->refused;
+		cell(out, why ? why : "");
 		out->data[out->len - 1] = '\n';
 	}
 }

@@ -50,116 +50,21 @@ static double inferred(struct reader *r, const char *name, double otherwise)
 	infer(r, name);
 	return otherwise;
 }
-static const char *lower(struct fo_arena *a, const char *s)
-{
-	char *copy = fo_arena_strdup(a, s);
-	for (char *p = copy; *p; p++)
-		*p = (char)tolower((unsigned char)*p);
-	return copy;
-}
-/* Does s have one of the words, separated by '|'? */
-static bool has(const char *s, const char *words)
-{
-	while (*words) {
-		size_t n = strcspn(words, "|");
-		char word[48];
-		snprintf(word, sizeof word, "%.*s", (int)n, words);
-		if (strstr(s, word))
-			return true;
-		words += n + (words[n] == '|');
-	}
-	return false;
-}
-
 /* ---- models and devices ---- */
-
-/* The name without what does not make another model: truncations, proxies, releases, spelling. */
-const char *fo_score_family(struct fo_arena *a, const char *model)
-{
-	char *s = fo_arena_strdup(a, lower(a, model));
-	char *cut = strstr(s, " (");
-	if (cut)
-		*cut = '\0';
-	cut = strstr(s, " proxy");
-	if (cut)
-		*cut = '\0';
-	size_t n = strlen(s), digits = n;
-	if (n > 2 && s[n - 1] == 'l') /* "-12l" */
-		for (digits = n - 1; digits > 0 && isdigit((unsigned char)s[digits - 1]);)
-			digits--;
-	if (digits > 0 && digits < n - 1 && s[digits - 1] == '-')
-		s[digits - 1] = '\0';
-	char *out = fo_arena_alloc(a, strlen(s) + 1), *to = out;
-	for (const char *p = s; *p; p++)
-		if (*p != '-' && *p != '_' && *p != ' ' && *p != '.')
-			*to++ = *p;
-	char *one = strstr(out, "llama31"); /* Llama 3.1 has Llama 3's shapes */
-	if (one)
-		memmove(one + 6, one + 7, strlen(one + 7) + 1);
-	return out;
-}
-
-static const struct shape {
-	const char *words;
-	double layers, hidden, heads, kv_heads, head_dim, qkv, value, experts, top_k, expert_ffn, shared, moe_layers, ffn,
-		vocab;
-} shapes[] = {
-#define FO_SCORE_MODEL(...) { __VA_ARGS__ },
-#include "score/models.def"
-#undef FO_SCORE_MODEL
-};
-static const struct shape *shape_named(const char *model)
-{
-	char name[96];
-	size_t n = 0;
-	for (; *model && n + 1 < sizeof name; model++)
-		if (!strchr("-_ .", *model))
-			name[n++] = (char)tolower((unsigned char)*model);
-	name[n] = '\0';
-	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-		if (has(name, shapes[i].words))
-			return &shapes[i];
-	return NULL;
-}
-
-bool fo_score_shape(const char *model, struct fo_predict_model *m, double layers)
-{
-	const struct shape *s = shape_named(model);
-	if (!s)
-		return false;
-	*m = (struct fo_predict_model){ .layers = or_else(layers, s->layers),
-					.hidden = s->hidden,
-					.heads = s->heads,
-					.kv_heads = s->kv_heads,
-					.head_dim = s->head_dim,
-					.qkv_width = s->qkv,
-					.value_dim = s->value,
-					.experts = s->experts,
-					.top_k = s->top_k,
-					.expert_ffn = s->expert_ffn,
-					.shared_ffn = s->shared,
-					.moe_layers = s->moe_layers,
-					.ffn = s->ffn,
-					.vocab = s->vocab,
-					.matrices = 3 };
-	/* A few layers of a larger model: SimuMax keeps one without experts. */
-	if (s->experts > 0)
-		m->moe_layers = m->layers < 10 && s->moe_layers < s->layers ? m->layers - 1 : s->moe_layers * m->layers / s->layers;
-	return true;
-}
 
 static void model(struct reader *r)
 {
 	struct fo_score_row *x = r->row;
-	struct fo_predict_model *m = &x->job.model;
-	const struct shape *s = shape_named(x->model);
+	struct fo_predict_model *m = &x->job.model, named;
 	double layers = number(r, "layers"), hidden = number(r, "hidden"), experts = number(r, "experts");
 	x->moe = number(r, "is_moe") == 1 || experts > 1;
 	bool stated = !isnan(layers) && !isnan(hidden) && (!x->moe || experts > 1);
 	m->matrices = or_else(number(r, "mlp_matrices"), 3);
-	m->tied = has(lower(&r->t->arena, text(r, "other_opts")), "tied emb") || !strncmp(x->family, "bloom", 5);
+	m->tied = fo_score_has(fo_score_lower(&r->t->arena, text(r, "other_opts")), "tied emb") ||
+		  !strncmp(x->family, "bloom", 5);
 	bool tied = m->tied;
-	if (!stated && s && x->moe == (s->experts > 0) && fo_score_shape(x->model, m, layers)) {
+	if (!stated && fo_score_shape(x->model, &named, layers) && x->moe == (named.experts > 0)) {
+		*m = named;
 		m->tied = tied;
 		infer(r, "the model's shape, by its name");
 		return;
@@ -243,7 +148,7 @@ static void machine(struct reader *r)
 	if (net > 0)
 		m->net_byte_s = net * 1e9;
 	const char *notes = fo_arena_printf(&r->t->arena, "%s %s", text(r, "notes"), text(r, "source_detail"));
-	if (has(notes, "500W|500 W") && m->watts == 700) {
+	if (fo_score_has(notes, "500W|500 W") && m->watts == 700) {
 		fo_predict_power_limit(m, 500);
 		m->memory_byte_s = 2.4e12; /* torchtitan's H100 has HBM2e */
 	}
@@ -253,8 +158,8 @@ static void machine(struct reader *r)
 
 static enum fo_predict_style_id style(struct reader *r)
 {
-	const char *options = lower(&r->t->arena, text(r, "other_opts"));
-	bool compiled = has(options, "compile") && !has(options, "no compile");
+	const char *options = fo_score_lower(&r->t->arena, text(r, "other_opts"));
+	bool compiled = fo_score_has(options, "compile") && !fo_score_has(options, "no compile");
 	enum fo_predict_style_id s = fo_predict_style_of(r->row->framework);
 	double year = r->row->year;
 	if (s == FO_PREDICT_STYLE_FSDP1 && compiled)
@@ -271,7 +176,7 @@ static enum fo_predict_style_id style(struct reader *r)
 static void recompute(struct reader *r)
 {
 	struct fo_predict_layout *l = &r->row->layout;
-	const char *t = lower(&r->t->arena, text(r, "recompute"));
+	const char *t = fo_score_lower(&r->t->arena, text(r, "recompute"));
 	const struct fo_predict_style *s = &fo_predict_style[r->row->job.style];
 	r->row->recompute_stated = *t != '\0';
 	if (!*t) {
@@ -279,23 +184,29 @@ static void recompute(struct reader *r)
 		infer(r, s->recomputes ? "recompute: full" : "recompute: none");
 		return;
 	}
-	bool half = has(t, "selective op|selective layer") || !strcmp(t, "selective");
-	bool full = has(t, "full|recompute-block|true") && !has(t, "mixed|layers/stage");
-	l->recompute = half ? .5 : full ? 1 : 0;
-	l->recompute_core = !half && has(t, "selective|attn|attention|swiglu|norm|ffn");
-	l->recompute_ffn = has(t, "ffn|mlp");
+	bool half = fo_score_has(t, "selective op|selective layer") || !strcmp(t, "selective");
+	bool full = fo_score_has(t, "full|recompute-block|true") && !fo_score_has(t, "mixed|layers/stage");
+	l->recompute = half ? .5 : full;
+	l->recompute_core = !half && fo_score_has(t, "selective|attn|attention|swiglu|norm|ffn");
+	l->recompute_ffn = fo_score_has(t, "ffn|mlp");
 }
 
 static void type(struct reader *r)
 {
-	const char *p = lower(&r->t->arena, r->row->precision);
+	const char *p = fo_score_lower(&r->t->arena, r->row->precision);
 	enum fo_predict_type *out = &r->row->job.type;
-	*out = has(p, "fp4")				     ? FO_PREDICT_FP4 :
-	       has(p, "mxfp8|blockwise|rowwise|subchannel") ? FO_PREDICT_MXFP8 :
-	       has(p, "fp8")				     ? FO_PREDICT_FP8 :
-	       has(p, "tf32")				     ? FO_PREDICT_TF32 :
-	       has(p, "fp32") && !has(p, "bf16|fp16")	     ? FO_PREDICT_FP32 :
-							       FO_PREDICT_BF16;
+	static const struct {
+		const char *words;
+		enum fo_predict_type type;
+	} known[] = { { "fp4", FO_PREDICT_FP4 },        { "mxfp8|blockwise|rowwise|subchannel", FO_PREDICT_MXFP8 },
+		      { "fp8", FO_PREDICT_FP8 },        { "tf32", FO_PREDICT_TF32 },
+		      { "bf16|fp16", FO_PREDICT_BF16 }, { "fp32", FO_PREDICT_FP32 } };
+	*out = FO_PREDICT_BF16;
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (fo_score_has(p, known[i].words)) {
+			*out = known[i].type;
+			break;
+		}
 	if (!*p)
 		infer(r, "precision: bf16");
 }
@@ -316,7 +227,7 @@ static void layout(struct reader *r)
 		l->zero = s->zero;
 		infer(r, s->zero >= 3 ? "zero 3" : "zero 1");
 	}
-	if (has(text(r, "other_opts"), "Megatron-FSDP"))
+	if (fo_score_has(text(r, "other_opts"), "Megatron-FSDP"))
 		l->zero = 3;
 	l->sp = or_else(number(r, "sp"), s->sequence_parallel) != 0;
 	l->micro_batch = inferred(r, "micro_batch", 1);
@@ -326,9 +237,10 @@ static void layout(struct reader *r)
 		l->global_batch = l->micro_batch * fmax(1, dp) * or_else(number(r, "grad_accum"), 1);
 		infer(r, "global batch");
 	}
-	if (has(lower(&r->t->arena, x->framework), "torchtitan") && l->pp > 1 && l->global_batch <= dp * l->micro_batch)
+	if (fo_score_has(fo_score_lower(&r->t->arena, x->framework), "torchtitan") && l->pp > 1 &&
+	    l->global_batch <= dp * l->micro_batch)
 		l->micro_batch = 1; /* its pipeline cuts the local batch */
-	if (has(lower(&r->t->arena, text(r, "other_opts")), "full-iteration cuda graph"))
+	if (fo_score_has(fo_score_lower(&r->t->arena, text(r, "other_opts")), "full-iteration cuda graph"))
 		l->graphs = 1;
 }
 
@@ -344,14 +256,14 @@ static double year_of(const char *date)
 static void scope(struct reader *r)
 {
 	struct fo_score_row *x = r->row;
-	const char *can = text(r, "repredictable"), *off = lower(&r->t->arena, text(r, "offload"));
+	const char *can = text(r, "repredictable"), *off = fo_score_lower(&r->t->arena, text(r, "offload"));
 	bool known = column(&r->csv, "repredictable") < 0 || !strcmp(can, "full") ||
 		     !strcmp(can, "all but recompute stated") || x->moe;
 	if (!known)
 		x->out = "the table says that its configuration is stated in part";
-	else if (has(off, "params|opt|master") && !has(off, "activation cpu"))
+	else if (fo_score_has(off, "params|opt|master") && !fo_score_has(off, "activation cpu"))
 		x->out = "parameters or optimizer are offloaded";
-	else if (has(x->gpu, "TPU|Gaudi|Trainium"))
+	else if (fo_score_has(x->gpu, "TPU|Gaudi|Trainium"))
 		x->out = "not a GPU";
 	else if (!(x->tokens_s > 0) || !isfinite(x->tokens_s))
 		x->out = "no tokens/s and no step time";
@@ -390,8 +302,9 @@ static void refuse(struct reader *r)
 static void gradients(struct reader *r)
 {
 	struct fo_predict_job *j = &r->row->job;
-	if (j->style == FO_PREDICT_STYLE_MEG22 && has(lower(&r->t->arena, r->row->framework), "deepspeed"))
-		j->kept_gradient = has(r->row->precision, "fp32 grad") ? 6 : 2;
+	if (j->style == FO_PREDICT_STYLE_MEG22 &&
+	    fo_score_has(fo_score_lower(&r->t->arena, r->row->framework), "deepspeed"))
+		j->kept_gradient = fo_score_has(r->row->precision, "fp32 grad") ? 6 : 2;
 }
 
 static void published(struct reader *r)
@@ -405,9 +318,11 @@ static void published(struct reader *r)
 	x->framework = fo_arena_strdup(a, text(r, "framework"));
 	x->precision = fo_arena_strdup(a, text(r, "precision"));
 	x->year = year_of(text(r, "date"));
-	const char *task = lower(a, text(r, "task"));
-	x->job = (struct fo_predict_job){ .seq = number(r, "seq_len"), .year = x->year, .lora = has(task, "lora") };
-	if (has(task, "packed"))
+	const char *task = fo_score_lower(a, text(r, "task"));
+	x->job = (struct fo_predict_job){ .seq = number(r, "seq_len"),
+					  .year = x->year,
+					  .lora = fo_score_has(task, "lora") };
+	if (fo_score_has(task, "packed"))
 		x->job.attention_share = .25;
 	model(r);
 	type(r);
@@ -468,8 +383,8 @@ static void fit_memory(struct fo_score_table *t, struct fo_score_row *x)
 	if (need <= .3)
 		return;
 	x->layout.recompute = need;
-	x->inferred = fo_arena_printf(&t->arena, "%s%srecompute: %.0f %% of layers, else activations do not fit", x->inferred,
-				      *x->inferred ? ", " : "", 100 * need);
+	x->inferred = fo_arena_printf(&t->arena, "%s%srecompute: %.0f %% of layers, else activations do not fit",
+				      x->inferred, *x->inferred ? ", " : "", 100 * need);
 }
 
 /* ---- tables ---- */
@@ -502,8 +417,9 @@ static fo_status layout_of(const struct fo_csv *csv, const char *where, const ch
 	for (int k = 3; k >= 0; k--)
 		if (column(csv, known[0].needs[k]) < 0)
 			missing = known[0].needs[k];
-	return fo_hint(fo_fail(FO_EFORMAT, "%s: no column '%s': not a table of training runs", where, missing),
-		       "columns model, gpu, gpus, seq_len and what docs/accuracy.md lists; or vTrain's or SimuMax's table");
+	return fo_hint(
+		fo_fail(FO_EFORMAT, "%s: no column '%s': not a table of training runs", where, missing),
+		"columns model, gpu, gpus, seq_len and what docs/accuracy.md lists; or vTrain's or SimuMax's table");
 }
 
 fo_status fo_score_read_text(const char *bytes, size_t len, const char *where, const struct fo_catalogue *c,

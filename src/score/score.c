@@ -105,8 +105,8 @@ static void leave(struct scoring *s, bool publisher)
 			fo_score_fit(s->c, s->all, s->groups, 4, x);
 		for (int i = 0; i < s->all; i++)
 			if (s->c[i].out)
-				(publisher ? s->strange : s->error)[i] =
-					fo_score_seconds(&s->c[i], x, publisher) - s->c[i].log_seconds;
+				(publisher ? s->strange : s->error)[i] = fo_score_seconds(&s->c[i], x, publisher) -
+									 s->c[i].log_seconds;
 	}
 	for (int i = 0; i < s->all; i++)
 		s->c[i].out = false;
@@ -261,7 +261,9 @@ static void summarise(const struct scoring *s, int group, bool moe, struct fo_sc
 	struct weighted *w = fo_xmalloc((size_t)(s->own + 1) * sizeof *w);
 	double inside = 0, strange_inside = 0, guess = 0, guesses = 0, memory = 0, pooled = 0;
 	int n = 0;
-	*o = (struct fo_score_sum){ .name = group < 0 ? moe ? "mixtures of experts" : "overall" : s->group[group] };
+	*o = (struct fo_score_sum){ .name = moe ? "mixtures of experts" : "overall" };
+	if (group >= 0)
+		o->name = s->group[group];
 	for (int i = 0; i < s->t->rows; i++) {
 		const struct fo_score_row *r = &s->t->row[i];
 		if (r->scope && r->moe == moe && (group < 0 || !strcmp(r->group, o->name)))
@@ -300,8 +302,8 @@ static void summarise(const struct scoring *s, int group, bool moe, struct fo_sc
 			if (r->moe == moe && (group < 0 || s->c[i].group == group))
 				w[n++] = (struct weighted){ v[what], 1 };
 		}
-		double q = quantile(w, n, .5);
-		*(what == 0 ? &o->width : what == 1 ? &o->stranger_width : &o->stranger_median) = q;
+		double *const to[3] = { &o->width, &o->stranger_width, &o->stranger_median };
+		*to[what] = quantile(w, n, .5);
 	}
 	fo_score_rank(s->row, s->own, group < 0 ? NULL : o->name, moe, o);
 	free(w);

@@ -12,10 +12,10 @@
 struct fo_score_row {
 	int line;
 	const char *group, *model, *family, *gpu, *framework, *precision;
-	bool scope;           /* to be predicted and counted */
-	const char *out;      /* why not; NULL */
-	bool covered;         /* the model has an answer */
-	const char *refused;  /* why it has none; NULL */
+	bool scope;          /* to be predicted and counted */
+	const char *out;     /* why not; NULL */
+	bool covered;        /* the model has an answer */
+	const char *refused; /* why it has none; NULL */
 	bool moe;
 	const char *inferred; /* "vp, recompute": settings that nobody states; "" */
 	struct fo_predict_job job;
@@ -38,8 +38,8 @@ struct fo_score_table {
 };
 /* The runs that Flatout's own constants are fitted to (data/published_runs.csv, built in). */
 FO_CHECKED fo_status fo_score_read_own(const struct fo_catalogue *c, struct fo_score_table *t);
-/* Reads a table: the columns of published runs, vTrain's, or SimuMax's, told by the header. FO_EIO, FO_EFORMAT with file
- * and line. *t needs fini also after an error. */
+/* Reads a table: the columns of published runs, vTrain's, or SimuMax's, told by the header. FO_EIO, FO_EFORMAT
+ * with file and line. *t needs fini also after an error. */
 FO_CHECKED fo_status fo_score_read(const char *path, const struct fo_catalogue *c, struct fo_score_table *t);
 FO_CHECKED fo_status fo_score_read_text(const char *text, size_t len, const char *where, const struct fo_catalogue *c,
 					struct fo_score_table *t);
@@ -64,7 +64,7 @@ enum { FO_SCORE_GROUPS = 64 };
 struct fo_score {
 	struct fo_score_sum overall, moe, group[FO_SCORE_GROUPS]; /* dense; mixtures of experts; dense by group */
 	int groups;
-	double x[128];     /* the constants of a fit to all rows */
+	double x[128]; /* the constants of a fit to all rows */
 	double habit[FO_SCORE_GROUPS];
 	const char *habit_of[FO_SCORE_GROUPS];
 	int habits;

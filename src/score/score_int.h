@@ -10,6 +10,10 @@
 void fo_score_foreign(struct fo_score_table *t, const struct fo_csv *csv, const struct fo_csv_row *at,
 		      const struct fo_catalogue *c, struct fo_score_row *x);
 
+/* In lower case, in arena memory. */
+const char *fo_score_lower(struct fo_arena *a, const char *s);
+/* Does s have one of the words, separated by '|'? */
+bool fo_score_has(const char *s, const char *words);
 /* The name without what does not make another model. In arena memory. */
 const char *fo_score_family(struct fo_arena *a, const char *model);
 /* The shape of a model of models.def; layers NAN: all of them. */

@@ -18,7 +18,7 @@ int32_t fo_fleet_axis(struct fo_fleet *f, const char *name, int32_t ranks)
 
 int32_t fo_fleet_group(struct fo_fleet *f, const char *name, uint32_t axes)
 {
-	f->group[f->groups] = (struct fo_fleet_group){ name, axes };
+	f->group[f->groups] = (struct fo_fleet_group){ name, axes, false };
 	return f->groups++;
 }
 
@@ -85,7 +85,8 @@ int32_t fo_fleet_ranks(const struct fo_fleet *f)
 	return ranks <= FO_FLEET_RANKS_MOST ? (int32_t)ranks : FO_FLEET_RANKS_MOST + 1;
 }
 
-int32_t fo_fleet_place(const struct fo_fleet *f, uint32_t axes, int32_t rank, int32_t *ranks)
+/* The place among ranks that differ in a set of axes alone, slowest axis first. */
+static int32_t place_on(const struct fo_fleet *f, uint32_t axes, int32_t rank, int32_t *ranks)
 {
 	int32_t place = 0, unit = 1;
 	for (int32_t a = f->axes - 1; a >= 0; a--) {
@@ -96,12 +97,11 @@ int32_t fo_fleet_place(const struct fo_fleet *f, uint32_t axes, int32_t rank, in
 		place += at * unit;
 		unit *= f->axis[a];
 	}
-	if (ranks)
-		*ranks = unit;
+	*ranks = unit;
 	return place;
 }
 
-int32_t fo_fleet_member(const struct fo_fleet *f, uint32_t axes, int32_t rank, int32_t place)
+static int32_t rank_on(const struct fo_fleet *f, uint32_t axes, int32_t rank, int32_t place)
 {
 	int32_t other = 0, stride = 1;
 	for (int32_t a = f->axes - 1; a >= 0; a--) {
@@ -117,9 +117,40 @@ int32_t fo_fleet_member(const struct fo_fleet *f, uint32_t axes, int32_t rank, i
 	return other;
 }
 
-int32_t fo_fleet_colour(const struct fo_fleet *f, uint32_t axes, int32_t rank)
+int32_t fo_fleet_on_axis(const struct fo_fleet *f, int32_t axis, int32_t rank)
 {
-	return fo_fleet_member(f, axes, rank, 0);
+	int32_t ranks;
+	return place_on(f, 1u << axis, rank, &ranks);
+}
+
+int32_t fo_fleet_place(const struct fo_fleet *f, int32_t group, int32_t rank, int32_t *ranks)
+{
+	const struct fo_fleet_group *g = &f->group[group];
+	int32_t n, place = place_on(f, g->axes, rank, &n);
+	if (g->ends) {
+		const bool end = n > 1 && (place == 0 || place == n - 1);
+		place = end && place > 0;
+		n = end ? 2 : 1;
+	}
+	if (ranks)
+		*ranks = n;
+	return place;
+}
+
+int32_t fo_fleet_member(const struct fo_fleet *f, int32_t group, int32_t rank, int32_t place)
+{
+	const struct fo_fleet_group *g = &f->group[group];
+	int32_t n, own = place_on(f, g->axes, rank, &n);
+	if (!g->ends)
+		return rank_on(f, g->axes, rank, place);
+	if (own > 0 && own < n - 1)
+		return rank;
+	return rank_on(f, g->axes, rank, place ? n - 1 : 0);
+}
+
+int32_t fo_fleet_colour(const struct fo_fleet *f, int32_t group, int32_t rank)
+{
+	return fo_fleet_member(f, group, rank, 0);
 }
 
 /* ---- what cannot be ---- */

@@ -1,20 +1,23 @@
 /* A step of many ranks, event by event.
  *
- * Roles are programs: operations on lanes, each with what it waits for. Ranks are points of a mesh, and groups of them
- * are sets of its axes, so nothing here grows with the number of ranks but one number for each. Ranks that cannot be told
- * apart do the same at the same times and are one class: those of one role, with the same times of their own, whose
- * groups, neighbours and hosts hold the same classes. A class is simulated once, which is exact. Without ranks that
- * differ there is a class for each role; a straggler adds those that meet it in one way or another.
+ * Roles are programs: operations on lanes, each with what it waits for. Ranks are points of a mesh, and groups of
+ * them are sets of its axes, so nothing here grows with the number of ranks but one number for each. Ranks that
+ * cannot be told apart do the same at the same times and are one class: those of one role, with the same times of
+ * their own, whose groups, neighbours and hosts hold the same classes. A class is simulated once, which is exact.
+ * Without ranks that differ there is a class for each role; a straggler adds those that meet it in one way or
+ * another.
  *
- * A lane does one operation after the other. An operation begins when its lane is free and what it waits for has ended.
+ * A lane does one operation after the other. An operation begins when its lane is free and what it waits for has
+ * ended.
  *   - One that computes shares its rank's cores with the rank's other lanes that compute (fo_lane_computes), and is
  *     slowed by the ranks of its host that compute at the same time (fleet.crowd).
- *   - A call is met when the last rank of its group has come. It is over for all of them at once: when the ranks have
- *     done their own work (`seconds` from when it was met) and the links have carried it. Links share their rate among
- *     the transfers that are under way on them, and a transfer goes on at the rate of its slowest link; serial links
- *     carry one after the other, each call when the links of all its ranks are free.
+ *   - A call is met when the last rank of its group has come. It is over for all of them at once: when the ranks
+ *     have done their own work (`seconds` from when it was met) and the links have carried it. Links share their
+ *     rate among the transfers that are under way on them, and a transfer goes on at the rate of its slowest link;
+ *     serial links carry one after the other, each call when the links of all its ranks are free.
  *   - Sends and receives meet in pairs, without buffers.
- * Times are seconds from the step's begin. Nothing is random unless jitter is asked for, and that is drawn from a seed. */
+ * Times are seconds from the step's begin. Nothing is random unless jitter is asked for, and that is drawn from a
+ * seed. */
 #ifndef FO_SIM_FLEET_H
 #define FO_SIM_FLEET_H
 
@@ -60,6 +63,7 @@ struct fo_fleet_role {
 struct fo_fleet_group {
 	const char *name; /* "shard" */
 	uint32_t axes;    /* bit a: its ranks differ in axis a; 0: each rank alone */
+	bool ends;        /* of these ranks only the first and the last are one group, each of the others is alone */
 };
 /* What ranks of one host share, or what each has of its own: `ranks` that are numbered one after the other have one. */
 struct fo_fleet_link {
@@ -97,8 +101,8 @@ struct fo_fleet {
 	const struct fo_fleet_odd *odd; /* by rank, each once; the caller's */
 	int32_t odds;
 	struct fo_fleet_crowd crowd;
-	/* Each operation that works takes exp(jitter g) times as long, with g of the normal distribution, drawn anew for
-	 * each rank and operation. Then every rank differs. */
+	/* Each operation that works takes exp(jitter g) times as long, with g of the normal distribution, drawn anew
+	 * for each rank and operation. Then every rank differs. */
 	double jitter;
 	uint64_t seed;
 	bool apart; /* every rank is simulated by itself, also where others do the same */
@@ -115,6 +119,7 @@ int32_t fo_fleet_group(struct fo_fleet *f, const char *name, uint32_t axes);
 int32_t fo_fleet_link(struct fo_fleet *f, const char *name, int32_t ranks, bool serial);
 /* The number of a name, which is added if it is new (looks from the newest back). */
 int32_t fo_fleet_name(struct fo_fleet *f, const char *name);
+/* Valid until the next one is added. */
 struct fo_fleet_role *fo_fleet_role_add(struct fo_fleet *f, const char *name);
 /* Adds an operation; its number. need_begin and needs are set by fo_fleet_need, which adds to the newest one. */
 int32_t fo_fleet_op_add(struct fo_fleet_role *r, struct fo_fleet_op op);
@@ -123,9 +128,9 @@ void fo_fleet_fini(struct fo_fleet *f);
 
 /* Place of a rank in its group, and how many there are; the rank that has a place; a number of the group, less than the
  * number of ranks, that no other group of this kind has. */
-int32_t fo_fleet_place(const struct fo_fleet *f, uint32_t axes, int32_t rank, int32_t *ranks);
-int32_t fo_fleet_member(const struct fo_fleet *f, uint32_t axes, int32_t rank, int32_t place);
-int32_t fo_fleet_colour(const struct fo_fleet *f, uint32_t axes, int32_t rank);
+int32_t fo_fleet_place(const struct fo_fleet *f, int32_t group, int32_t rank, int32_t *ranks);
+int32_t fo_fleet_member(const struct fo_fleet *f, int32_t group, int32_t rank, int32_t place);
+int32_t fo_fleet_colour(const struct fo_fleet *f, int32_t group, int32_t rank);
 
 /* ---- what comes out ---- */
 
@@ -182,11 +187,11 @@ struct fo_fleet_piece {
 	uint8_t hold;
 	double begin_s, end_s;
 };
-/* Operations of one name on one lane of a class: how much of the path they are. */
+/* Operations of one name on one lane: how much of the path they are, and of which class most of it is. */
 struct fo_fleet_share {
 	int32_t class, name, pieces;
 	uint8_t lane, hold;
-	double seconds;
+	double seconds, class_s;
 };
 struct fo_fleet_path {
 	struct fo_fleet_piece *piece; /* in the order of time */
@@ -201,8 +206,8 @@ void fo_fleet_path_fini(struct fo_fleet_path *p);
 /* The ranks whose classes differ, at most `most` of them: those of the critical path first, then the first of each
  * class. The caller frees *rank. */
 int32_t fo_fleet_shown(const struct fo_fleet_run *run, int32_t most, int32_t **rank);
-/* The spans of these ranks in the Trace Event Format (record/trace_events.h): a process for each rank, a thread for each
- * lane; a call shows when all had come. Waiting for a late rank is a slice of its own. */
+/* The spans of these ranks in the Trace Event Format (record/trace_events.h): a process for each rank, a thread for
+ * each lane; a call shows when all had come. Waiting for a late rank is a slice of its own. */
 void fo_fleet_trace(const struct fo_fleet_run *run, const int32_t *rank, int32_t ranks, struct fo_str *out);
 
 #endif

@@ -1,9 +1,10 @@
-/* Which ranks of a fleet cannot be told apart: the coarsest partition in which all ranks of a class have one role and the
- * same factors on their times, and meet the same classes equally often in each group, at each neighbour and on each host.
- * By induction over the events of a step such ranks do the same at the same times, so one of each class is simulated.
+/* Which ranks of a fleet cannot be told apart: the coarsest partition in which all ranks of a class have one role
+ * and the same factors on their times, and meet the same classes equally often in each group, at each neighbour and
+ * on each host. By induction over the events of a step such ranks do the same at the same times, so one of each
+ * class is simulated.
  *
- * The classes are refined until nothing changes: each round sums up the classes of every group (a hash of each, added,
- * so that the order does not matter) and tells ranks apart whose sums differ. */
+ * The classes are refined until nothing changes: each round sums up the classes of every group (a hash of each,
+ * added, so that the order does not matter) and tells ranks apart whose sums differ. */
 #include "sim/fleet_int.h"
 
 #include "base/mem.h"
@@ -14,10 +15,10 @@
 
 int32_t fo_fleet_partner(const struct fo_fleet *f, const struct fo_fleet_op *o, int32_t rank)
 {
-	int32_t ranks, place = fo_fleet_place(f, f->group[o->group].axes, rank, &ranks) + o->peer;
+	int32_t ranks, place = fo_fleet_place(f, o->group, rank, &ranks) + o->peer;
 	if (o->wraps)
 		place = (place % ranks + ranks) % ranks;
-	return place < 0 || place >= ranks ? -1 : fo_fleet_member(f, f->group[o->group].axes, rank, place);
+	return place < 0 || place >= ranks ? -1 : fo_fleet_member(f, o->group, rank, place);
 }
 
 struct fo_fleet_odd fo_fleet_odd_of(const struct fo_fleet *f, int32_t rank)
@@ -132,13 +133,13 @@ static void mark_blocks(struct refining *x, int32_t ranks, uint64_t salt)
 	}
 }
 
-static void mark_group(struct refining *x, uint32_t axes, uint64_t salt)
+static void mark_group(struct refining *x, int32_t group, uint64_t salt)
 {
 	memset(x->sum, 0, (size_t)x->ranks * sizeof *x->sum);
 	for (int32_t r = 0; r < x->ranks; r++)
-		x->sum[fo_fleet_colour(x->f, axes, r)] += fo_fleet_mix((uint64_t)x->class[r]);
+		x->sum[fo_fleet_colour(x->f, group, r)] += fo_fleet_mix((uint64_t)x->class[r]);
 	for (int32_t r = 0; r < x->ranks; r++)
-		add_mark(x, r, x->sum[fo_fleet_colour(x->f, axes, r)], salt);
+		add_mark(x, r, x->sum[fo_fleet_colour(x->f, group, r)], salt);
 }
 
 static void mark_neighbours(struct refining *x)
@@ -157,12 +158,12 @@ static void mark_neighbours(struct refining *x)
 }
 
 /* How many members of a rank's group are in its block: what of a shared link a call takes depends on it. */
-static int32_t members_in_block(const struct fo_fleet *f, uint32_t axes, int32_t rank, int32_t block)
+static int32_t members_in_block(const struct fo_fleet *f, int32_t group, int32_t rank, int32_t block)
 {
-	const int32_t colour = fo_fleet_colour(f, axes, rank), from = rank / block * block;
+	const int32_t colour = fo_fleet_colour(f, group, rank), from = rank / block * block;
 	int32_t n = 0;
 	for (int32_t r = from; r < from + block && r < fo_fleet_ranks(f); r++)
-		n += fo_fleet_colour(f, axes, r) == colour;
+		n += fo_fleet_colour(f, group, r) == colour;
 	return n;
 }
 
@@ -176,7 +177,7 @@ static void refine(struct refining *x)
 		add_mark(x, r, bits_of(odd.link), 2);
 		for (int32_t l = 0; l < f->links; l++)
 			for (int32_t g = 0; f->link[l].ranks > 1 && g < f->groups; g++)
-				add_mark(x, r, (uint64_t)members_in_block(f, f->group[g].axes, r, f->link[l].ranks), 3);
+				add_mark(x, r, (uint64_t)members_in_block(f, g, r, f->link[l].ranks), 3);
 	}
 	number(x);
 	for (int32_t before = 0; before < x->n;) {
@@ -185,7 +186,7 @@ static void refine(struct refining *x)
 			x->mark[r] = fo_fleet_mix((uint64_t)x->class[r]);
 		for (int32_t g = 0; g < f->groups; g++)
 			if (x->meets.group[g])
-				mark_group(x, f->group[g].axes, 10 + (uint64_t)g);
+				mark_group(x, g, 10 + (uint64_t)g);
 		for (int32_t l = 0; l < f->links; l++)
 			mark_blocks(x, f->link[l].ranks, 100 + (uint64_t)l);
 		mark_blocks(x, f->crowd.ranks, 200);
@@ -199,7 +200,6 @@ static void refine(struct refining *x)
 static void circles_of(struct fo_fleet_classes *c, const struct fo_fleet *f, int32_t g)
 {
 	struct fo_fleet_circle *x = &c->circle[g];
-	const uint32_t axes = f->group[g].axes;
 	size_t cap = 0, begin_cap = 0, ranks_cap = 0;
 	int32_t members = 0;
 	int32_t *seen = fo_xmalloc((size_t)(c->n + 1) *
@@ -210,13 +210,13 @@ static void circles_of(struct fo_fleet_classes *c, const struct fo_fleet *f, int
 		if (x->of[k] >= 0)
 			continue;
 		int32_t ranks;
-		fo_fleet_place(f, axes, c->first[k], &ranks);
+		fo_fleet_place(f, g, c->first[k], &ranks);
 		fo_array_room(&x->begin, &begin_cap, (size_t)x->n + 1, sizeof *x->begin);
 		fo_array_room(&x->ranks, &ranks_cap, (size_t)x->n, sizeof *x->ranks);
 		x->begin[x->n] = members;
 		x->ranks[x->n] = ranks;
 		for (int32_t i = 0; i < ranks; i++) {
-			int32_t other = c->of[fo_fleet_member(f, axes, c->first[k], i)];
+			int32_t other = c->of[fo_fleet_member(f, g, c->first[k], i)];
 			if (seen[other] == x->n + 1)
 				continue;
 			seen[other] = x->n + 1;

@@ -2,6 +2,7 @@
 #ifndef FO_SIM_FLEET_INT_H
 #define FO_SIM_FLEET_INT_H
 
+#include "base/rng.h"
 #include "sim/fleet.h"
 
 FO_CHECKED fo_status fo_fleet_check(const struct fo_fleet *f);
@@ -40,24 +41,18 @@ void fo_fleet_blocks_of(struct fo_fleet_blocks *b, const struct fo_fleet_classes
 			int32_t ranks);
 void fo_fleet_blocks_fini(struct fo_fleet_blocks *b);
 
+int32_t fo_fleet_on_axis(const struct fo_fleet *f, int32_t axis, int32_t rank);
 static inline int32_t fo_fleet_role_of(const struct fo_fleet *f, int32_t rank)
 {
 	if (f->role_of)
 		return f->role_of[rank];
-	return f->roles > 1 ? fo_fleet_place(f, 1u << f->role_axis, rank, NULL) : 0;
+	return f->roles > 1 ? fo_fleet_on_axis(f, f->role_axis, rank) : 0;
 }
 /* The rank that an operation sends to or receives from; -1: there is none. */
 int32_t fo_fleet_partner(const struct fo_fleet *f, const struct fo_fleet_op *o, int32_t rank);
 /* What a rank's times are multiplied by. */
 struct fo_fleet_odd fo_fleet_odd_of(const struct fo_fleet *f, int32_t rank);
 /* Numbers that look random: a hash of x. */
-static inline uint64_t fo_fleet_mix(uint64_t x)
-{
-	/* splitmix64's finalizer (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014). */
-	x += 0x9e3779b97f4a7c15u;
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-	return x ^ x >> 31;
-}
+static inline uint64_t fo_fleet_mix(uint64_t x) { return fo_rng_u64(0, x); }
 
 #endif

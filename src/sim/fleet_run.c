@@ -47,16 +47,19 @@ struct meeting {
 	uint8_t link;
 };
 struct transfer {
-	double met, own_end, at, left, rate, weight;
+	double own_end, at, left, rate;
 	int32_t circle, a, b; /* circle: index of members, or -1: classes a sends to b */
 	uint8_t group, channel, link;
 	bool on_links; /* else the ranks' own work is what is left of it */
-	bool used;
 };
 /* A link of a class, or of a kind of block: what is on it now. */
+struct on_link {
+	int32_t transfer, class;
+};
 struct load {
 	double sum;
-	int32_t *transfer, n;
+	struct on_link *on;
+	int32_t n;
 	size_t cap;
 	double busy_until; /* serial */
 };
@@ -79,8 +82,8 @@ struct engine {
 	struct transfer *transfer;
 	int32_t transfers, *unused, unuseds;
 	size_t transfer_cap, unused_cap;
-	int32_t *touched, touches; /* transfers whose rate is to be looked at */
-	size_t touched_cap;
+	int32_t *met, mets; /* transfers that have met and not begun */
+	size_t met_cap;
 	struct heap heap;
 	int32_t lane_ids; /* ids of the heap below this are lanes; those from there on are transfers */
 };
@@ -161,8 +164,8 @@ static int32_t pop(struct heap *h, double *key)
 
 static int32_t class_of(const struct engine *e, const struct class *c) { return (int32_t)(c - e->class); }
 
-/* How fast an operation of a lane that computes goes on: its rank's lanes that compute take turns, and ranks of the host
- * slow each other. */
+/* How fast an operation of a lane that computes goes on: its rank's lanes that compute take turns, and ranks of the
+ * host slow each other. */
 static double rate_of(const struct engine *e, const struct class *c, const struct fo_fleet_op *o)
 {
 	const struct fo_fleet_crowd *w = &e->f->crowd;
@@ -234,46 +237,37 @@ static struct load *load_of(const struct engine *e, const struct transfer *t, in
 	if (b->ranks < 2)
 		return &e->load[t->link][class];
 	const int32_t kind = b->of[class];
-	const uint32_t axes = e->f->group[t->group].axes;
 	const int32_t rank = e->classes.first[class], from = rank / b->ranks * b->ranks,
-		      colour = fo_fleet_colour(e->f, axes, rank);
+		      colour = fo_fleet_colour(e->f, t->group, rank);
 	int32_t ranks = 0, together = 0;
 	for (const struct fo_fleet_part *p = b->part + b->begin[kind]; p < b->part + b->begin[kind + 1]; p++)
 		ranks = p->class == class ? p->ranks : ranks;
 	for (int32_t r = from; t->circle >= 0 && r < from + b->ranks && r < fo_fleet_ranks(e->f); r++)
-		together += fo_fleet_colour(e->f, axes, r) == colour;
+		together += fo_fleet_colour(e->f, t->group, r) == colour;
 	*weight = (double)ranks / (together ? together : 1);
 	return &e->load[t->link][kind];
 }
 
-static void touch(struct engine *e, const struct load *l)
+static void set_rate(struct engine *e, int32_t id, double rate, double now)
 {
-	for (int32_t i = 0; i < l->n; i++) {
-		fo_array_room(&e->touched, &e->touched_cap, (size_t)e->touches, sizeof *e->touched);
-		e->touched[e->touches++] = l->transfer[i];
-	}
+	struct transfer *t = &e->transfer[id];
+	if (rate >= t->rate && rate <= t->rate)
+		return;
+	t->left = fmax(t->left - (now - t->at) * t->rate, 0);
+	t->at = now;
+	t->rate = rate;
+	put(&e->heap, e->lane_ids + id, now + t->left / rate);
 }
 
-static void look_at_rates(struct engine *e, double now)
+/* The rate that its slowest link allows. */
+static double slowest(const struct engine *e, const struct transfer *t)
 {
-	for (int32_t i = 0; i < e->touches; i++) {
-		struct transfer *t = &e->transfer[e->touched[i]];
-		const int32_t *member;
-		int32_t pair[2], n = t->on_links ? members_of(e, t, &member, pair) : 0;
-		double rate = INFINITY;
-		for (int32_t k = 0; k < n; k++) {
-			double weight;
-			const struct load *l = load_of(e, t, member[k], &weight);
-			rate = fmin(rate, 1 / (l->sum * e->class[member[k]].link));
-		}
-		if (!n || (rate >= t->rate && rate <= t->rate))
-			continue;
-		t->left = fmax(t->left - (now - t->at) * t->rate, 0);
-		t->at = now;
-		t->rate = rate;
-		put(&e->heap, e->lane_ids + e->touched[i], now + t->left / rate);
-	}
-	e->touches = 0;
+	const int32_t *member;
+	int32_t pair[2], n = members_of(e, t, &member, pair);
+	double rate = INFINITY, weight;
+	for (int32_t k = 0; k < n; k++)
+		rate = fmin(rate, 1 / (load_of(e, t, member[k], &weight)->sum * e->class[member[k]].link));
+	return rate;
 }
 
 static void take_links(struct engine *e, int32_t id, double now)
@@ -287,14 +281,17 @@ static void take_links(struct engine *e, int32_t id, double now)
 	for (int32_t k = 0; k < n; k++) {
 		double weight;
 		struct load *l = load_of(e, t, member[k], &weight);
-		touch(e, l);
 		l->sum += weight;
-		fo_array_room(&l->transfer, &l->cap, (size_t)l->n, sizeof *l->transfer);
-		l->transfer[l->n++] = id;
+		/* The others on it can only become slower, and not before this link is their slowest. */
+		for (int32_t i = 0; i < l->n; i++) {
+			const double rate = 1 / (l->sum * e->class[l->on[i].class].link);
+			if (l->on[i].transfer != id && rate < e->transfer[l->on[i].transfer].rate)
+				set_rate(e, l->on[i].transfer, rate, now);
+		}
+		fo_array_room(&l->on, &l->cap, (size_t)l->n, sizeof *l->on);
+		l->on[l->n++] = (struct on_link){ id, member[k] };
 	}
-	fo_array_room(&e->touched, &e->touched_cap, (size_t)e->touches, sizeof *e->touched);
-	e->touched[e->touches++] = id;
-	look_at_rates(e, now);
+	set_rate(e, id, slowest(e, t), now);
 }
 
 static void leave_links(struct engine *e, int32_t id, double now)
@@ -306,14 +303,20 @@ static void leave_links(struct engine *e, int32_t id, double now)
 	for (int32_t k = 0; k < n; k++) {
 		double weight;
 		struct load *l = load_of(e, t, member[k], &weight);
+		const double before = l->sum;
 		int32_t i = 0;
-		while (l->transfer[i] != id)
+		while (l->on[i].transfer != id || l->on[i].class != member[k])
 			i++;
-		l->transfer[i] = l->transfer[--l->n];
+		l->on[i] = l->on[--l->n];
 		l->sum = l->n ? l->sum - weight : 0;
-		touch(e, l);
+		/* Those become faster of which it was the slowest link. */
+		for (i = 0; i < l->n; i++) {
+			const struct on_link *x = &l->on[i];
+			const double was = 1 / (before * e->class[x->class].link);
+			if (x->transfer != id && was <= e->transfer[x->transfer].rate * (1 + 1e-12))
+				set_rate(e, x->transfer, slowest(e, &e->transfer[x->transfer]), now);
+		}
 	}
-	look_at_rates(e, now);
 }
 
 /* Serial links carry it when the last of them is free; when it will have been carried. */
@@ -360,14 +363,13 @@ static fo_status agree(const struct engine *e, int32_t a, int32_t op_a, int32_t 
 }
 
 /* All members are there. */
-static void begin_transfer(struct engine *e, struct transfer given, double own_s, double link_s, double now,
-			   int32_t last, int32_t last_op)
+static void meet(struct engine *e, struct transfer given, double own_s, double link_s, double now, int32_t last,
+		 int32_t last_op)
 {
 	int32_t id = e->unuseds ? e->unused[--e->unuseds] : e->transfers++;
 	fo_array_room(&e->transfer, &e->transfer_cap, (size_t)id, sizeof *e->transfer);
 	struct transfer *t = &e->transfer[id];
 	*t = given;
-	t->met = now;
 	t->own_end = now + own_s;
 	t->left = link_s;
 	const int32_t *member;
@@ -393,12 +395,46 @@ static void begin_transfer(struct engine *e, struct transfer given, double own_s
 			c->out->met_op[call] = last_op;
 		}
 	}
-	if (link_s > 0 && !e->f->link[t->link].serial) {
-		take_links(e, id, now);
-		return;
+	fo_array_room(&e->met, &e->met_cap, (size_t)e->mets, sizeof *e->met);
+	e->met[e->mets++] = id;
+}
+
+/* A transfer and where it is. */
+struct met {
+	struct transfer at;
+	int32_t id;
+};
+
+static int by_place(const void *a, const void *b)
+{
+	const struct transfer *x = &((const struct met *)a)->at, *y = &((const struct met *)b)->at;
+	return FO_ORDER_BY(fo_order(x->channel, y->channel), fo_order(x->group, y->group),
+			   fo_order(x->circle, y->circle), fo_order(x->a, y->a), fo_order(x->b, y->b));
+}
+
+/* Begins what has met at `now`. Where several take a link at once, the order is that of their lanes and groups and not
+ * that in which ranks were looked at, so that ranks that do the same also do it in the same order. */
+static void begin_met(struct engine *e, double now)
+{
+	struct met *met = e->mets > 1 ? fo_xmalloc((size_t)e->mets * sizeof *met) : NULL;
+	for (int32_t i = 0; met && i < e->mets; i++)
+		met[i] = (struct met){ e->transfer[e->met[i]], e->met[i] };
+	if (met)
+		qsort(met, (size_t)e->mets, sizeof *met, by_place);
+	for (int32_t i = 0; met && i < e->mets; i++)
+		e->met[i] = met[i].id;
+	free(met);
+	for (int32_t i = 0; i < e->mets; i++) {
+		const int32_t id = e->met[i];
+		const struct transfer *t = &e->transfer[id];
+		if (t->left > 0 && !e->f->link[t->link].serial) {
+			take_links(e, id, now);
+			continue;
+		}
+		double end = t->left > 0 ? carry_in_turn(e, t, t->left, now) : now;
+		put(&e->heap, e->lane_ids + id, fmax(end, t->own_end));
 	}
-	double end = link_s > 0 ? carry_in_turn(e, t, link_s, now) : now;
-	put(&e->heap, e->lane_ids + id, fmax(end, t->own_end));
+	e->mets = 0;
 }
 
 static fo_status come_to_pair(struct engine *e, struct class *c, int lane, double now)
@@ -423,14 +459,14 @@ static fo_status come_to_pair(struct engine *e, struct class *c, int lane, doubl
 			continue;
 		FO_TRY(agree(e, class_of(e, other), x->op, self, c->lane[lane].op));
 		const bool sends = o->does == FO_FLEET_SENDS;
+		const int32_t both[] = { self, class_of(e, other) };
 		struct transfer t = { .circle = -1,
-				      .a = sends ? self : class_of(e, other),
-				      .b = sends ? class_of(e, other) : self,
+				      .a = both[!sends],
+				      .b = both[sends],
 				      .group = o->group,
 				      .channel = (uint8_t)fo_lane_channel(lane),
 				      .link = o->link_s >= q->link_s ? o->link : q->link };
-		begin_transfer(e, t, fmax(o->seconds, q->seconds), fmax(o->link_s, q->link_s), now, self,
-			       c->lane[lane].op);
+		meet(e, t, fmax(o->seconds, q->seconds), fmax(o->link_s, q->link_s), now, self, c->lane[lane].op);
 		return FO_OK;
 	}
 	return FO_OK;
@@ -456,13 +492,14 @@ static fo_status come(struct engine *e, struct class *c, int lane, double now)
 		return FO_OK;
 	struct transfer t = { .circle = circle, .group = o->group, .channel = (uint8_t)channel, .link = m->link };
 	m->came = 0;
-	begin_transfer(e, t, m->own_s, m->link_s, now, self, op);
+	meet(e, t, m->own_s, m->link_s, now, self, op);
 	return FO_OK;
 }
 
 /* ---- operations ---- */
 
-/* A number of the normal distribution that depends on nothing but the seed, the rank and the operation (Box, Muller). */
+/* A number of the normal distribution that depends on nothing but the seed, the rank and the operation (Box,
+ * Muller). */
 static double normal(const struct engine *e, int32_t rank, int32_t op)
 {
 	const uint64_t h = fo_fleet_mix(fo_fleet_mix(e->f->seed ^ (uint64_t)rank << 32) + (uint64_t)op);
@@ -584,6 +621,7 @@ static fo_status run_events(struct engine *e)
 	for (int32_t k = 0; k < e->classes.n; k++)
 		for (int32_t i = 0; i < e->class[k].plan->lanes; i++)
 			FO_TRY(begin_next(e, &e->class[k], e -> class[k].plan->lane[i]));
+	begin_met(e, 0);
 	while (e->heap.n) {
 		double now;
 		int32_t id = pop(&e->heap, &now);
@@ -591,6 +629,8 @@ static fo_status run_events(struct engine *e)
 			FO_TRY(end_op(e, &e->class[id / FO_LANE_COUNT], id % FO_LANE_COUNT, now));
 		else
 			FO_TRY(end_transfer(e, id - e->lane_ids, now));
+		if (e->mets && (!e->heap.n || e->heap.key[0] > now))
+			begin_met(e, now);
 	}
 	for (int32_t k = 0; k < e->classes.n; k++)
 		for (int32_t i = 0; i < e->class[k].plan->lanes; i++) {
@@ -701,7 +741,7 @@ static void close_all(struct engine *e)
 		free(e->meeting[g]);
 	for (int32_t l = 0; l < f->links; l++) {
 		for (int32_t k = 0; e->load[l] && k < e->classes.n; k++)
-			free(e->load[l][k].transfer);
+			free(e->load[l][k].on);
 		free(e->load[l]);
 		fo_fleet_blocks_fini(&e->link_block[l]);
 	}
@@ -711,7 +751,7 @@ static void close_all(struct engine *e)
 	free(e->host_computing);
 	free(e->transfer);
 	free(e->unused);
-	free(e->touched);
+	free(e->met);
 	free(e->heap.key);
 	free(e->heap.id);
 	free(e->heap.at);

@@ -39,7 +39,7 @@ static void take_spans(struct spans lane[FO_LANE_COUNT], const struct fo_fleet_r
 		s->busy_ns[o->lane] += end - begin;
 		if (o->does != FO_FLEET_WORKS) {
 			int32_t ranks;
-			fo_fleet_place(run->fleet, run->fleet->group[o->group].axes, c->first, &ranks);
+			fo_fleet_place(run->fleet, o->group, c->first, &ranks);
 			x.met = fo_clamp(ns_of(c->met_s[run->call[c->role][i]]), begin, end);
 			counts = ranks > 1;
 		}
@@ -112,8 +112,13 @@ void fo_fleet_sums_of(struct fo_fleet_sums *s, const struct fo_fleet_run *run, i
 static int by_name(const void *a, const void *b)
 {
 	const struct fo_fleet_share *x = a, *y = b;
-	return FO_ORDER_BY(fo_order(x->class, y->class), fo_order(x->name, y->name), fo_order(x->lane, y->lane),
-			   fo_order(x->hold, y->hold));
+	return FO_ORDER_BY(fo_order(x->name, y->name), fo_order(x->lane, y->lane), fo_order(x->hold, y->hold));
+}
+
+static int by_name_and_class(const void *a, const void *b)
+{
+	const struct fo_fleet_share *x = a, *y = b;
+	return FO_ORDER_BY(by_name(a, b), fo_order(x->class, y->class));
 }
 
 static int longest_first(const void *a, const void *b)
@@ -124,28 +129,45 @@ static int longest_first(const void *a, const void *b)
 	return by_name(a, b);
 }
 
-/* Pieces of one name, lane and class together. */
+/* Neighbours in p->share that `order` does not tell apart become one; its class is that of which most is. */
+static void merge(struct fo_fleet_path *p, int (*order)(const void *, const void *))
+{
+	int32_t n = 0;
+	for (int32_t i = 0; i < p->shares; i++) {
+		struct fo_fleet_share *x = &p->share[i], *last = &p->share[n - 1];
+		if (!n || order(last, x) != 0) {
+			p->share[n++] = *x;
+			continue;
+		}
+		if (x->class != last->class && x->class_s > last->class_s) {
+			last->class = x->class;
+			last->class_s = x->class_s;
+		} else if (x->class == last->class) {
+			last->class_s += x->class_s;
+		}
+		last->pieces += x->pieces;
+		last->seconds += x->seconds;
+	}
+	p->shares = n;
+}
+
+/* Pieces of one name and lane together. */
 static void share_out(struct fo_fleet_path *p, const struct fo_fleet_run *run)
 {
 	p->share = fo_xmalloc((size_t)(p->pieces + 1) * sizeof *p->share);
+	p->shares = p->pieces;
 	for (int32_t i = 0; i < p->pieces; i++) {
 		const struct fo_fleet_piece *x = &p->piece[i];
 		const struct fo_fleet_op *o = &run->fleet->role[run->class[x->class].role].op[x->op];
-		p->share[i] = (struct fo_fleet_share){ x->class, o->name, 1, o->lane, x->hold, x->end_s - x->begin_s };
+		const double seconds = x->end_s - x->begin_s;
+		p->share[i] = (struct fo_fleet_share){ x->class, o->name, 1, o->lane, x->hold, seconds, seconds };
 	}
-	if (p->pieces)
-		qsort(p->share, (size_t)p->pieces, sizeof *p->share, by_name);
-	for (int32_t i = 0; i < p->pieces; i++) {
-		struct fo_fleet_share *last = p->shares ? &p->share[p->shares - 1] : NULL;
-		if (last && by_name(last, &p->share[i]) == 0) {
-			last->pieces++;
-			last->seconds += p->share[i].seconds;
-		} else {
-			p->share[p->shares++] = p->share[i];
-		}
-	}
-	if (p->shares)
-		qsort(p->share, (size_t)p->shares, sizeof *p->share, longest_first);
+	if (!p->shares)
+		return;
+	qsort(p->share, (size_t)p->shares, sizeof *p->share, by_name_and_class);
+	merge(p, by_name_and_class);
+	merge(p, by_name);
+	qsort(p->share, (size_t)p->shares, sizeof *p->share, longest_first);
 }
 
 static void add_piece(struct fo_fleet_path *p, size_t *cap, int32_t class, int32_t op, enum fo_fleet_hold hold,
@@ -201,10 +223,15 @@ int32_t fo_fleet_shown(const struct fo_fleet_run *run, int32_t most, int32_t **r
 	int32_t n = 0;
 	*rank = fo_xmalloc((size_t)(fo_min(most, run->classes) + 1) * sizeof **rank);
 	fo_fleet_path_of(&p, run);
-	for (int32_t i = 0; i < p.shares && n < most; i++) {
+	for (int32_t i = 0; i < p.shares && n < most; i++) { /* what holds the step longest, first */
 		if (!taken[p.share[i].class])
 			(*rank)[n++] = run->class[p.share[i].class].first;
 		taken[p.share[i].class] = true;
+	}
+	for (int32_t i = 0; i < p.pieces && n < most; i++) {
+		if (!taken[p.piece[i].class])
+			(*rank)[n++] = run->class[p.piece[i].class].first;
+		taken[p.piece[i].class] = true;
 	}
 	for (int32_t k = 0; k < run->classes && n < most; k++)
 		if (!taken[k])

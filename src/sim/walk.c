@@ -1,6 +1,7 @@
 /* Step programs as a fleet, and what the fleet's step says of a rank. */
 #include "sim/walk.h"
 
+#include "base/count.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -33,8 +34,11 @@ static bool is_pair(const struct fo_op *o)
 /* What ranks that meet must have in common. Send and receive are a pair. */
 static uint64_t what_of(const struct fo_program *p, const struct fo_op *o)
 {
-	const uint64_t wire = is_pair(o) ? FO_WIRE_SEND : fo_op_info(o->kind)->wire,
-		       peer = is_pair(o) ? 0 : (uint64_t)o->attr.peer;
+	uint64_t wire = fo_op_info(o->kind)->wire, peer = (uint64_t)o->attr.peer;
+	if (is_pair(o)) {
+		wire = FO_WIRE_SEND;
+		peer = 0;
+	}
 	const uint64_t part[] = { wire,
 				  peer,
 				  o->attr.narrow,
@@ -118,8 +122,9 @@ static void add_role(struct fo_fleet *f, const struct fo_sim_job *job, int k)
 void fo_sim_mesh(struct fo_fleet *f, const struct fo_mesh *m)
 {
 	const int32_t kv = fo_mesh_kv(m);
-	const uint32_t replicate = 1u << fo_fleet_axis(f, "replicate", m->replicate ? m->replicate : 1),
-		       shard = 1u << fo_fleet_axis(f, "shard", m->shard ? m->shard : 1),
+	const uint32_t pp = 1u << fo_fleet_axis(f, "pp", fo_mesh_pp(m)),
+		       replicate = 1u << fo_fleet_axis(f, "replicate", (int32_t)fo_max(m->replicate, 1)),
+		       shard = 1u << fo_fleet_axis(f, "shard", (int32_t)fo_max(m->shard, 1)),
 		       cp = 1u << fo_fleet_axis(f, "cp", fo_mesh_cp(m)),
 		       heads = 1u << fo_fleet_axis(f, "heads", fo_mesh_tp(m) / kv),
 		       same = 1u << fo_fleet_axis(f, "kv", kv);
@@ -130,10 +135,12 @@ void fo_sim_mesh(struct fo_fleet *f, const struct fo_mesh *m)
 						[FO_GROUP_ALL] = replicate | shard | cp | heads | same,
 						[FO_GROUP_KV] = same,
 						[FO_GROUP_HEADS] = heads,
-						[FO_GROUP_CP] = cp };
-	_Static_assert(FO_GROUP_COUNT == 9 && (int)FO_GROUP_COUNT <= (int)FO_FLEET_GROUPS, "a new group has axes");
+						[FO_GROUP_CP] = cp,
+						[FO_GROUP_PP] = pp,
+						[FO_GROUP_ENDS] = pp };
+	_Static_assert(FO_GROUP_COUNT == 11 && (int)FO_GROUP_COUNT <= (int)FO_FLEET_GROUPS, "a new group has axes");
 	for (int g = 0; g < FO_GROUP_COUNT; g++)
-		fo_fleet_group(f, fo_group_name[g], axes[g]);
+		f->group[fo_fleet_group(f, fo_group_name[g], axes[g])].ends = g == FO_GROUP_ENDS;
 }
 
 void fo_sim_fleet(struct fo_fleet *f, const struct fo_sim_job *job)

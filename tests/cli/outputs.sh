@@ -43,6 +43,7 @@ arguments_of() {
 	"health "*) echo "nano.log" ;;
 	"mfu "*) echo "--params=8B --device=h100 --devices=8 --tokens-per-second=1000" ;;
 	"devices "* | "ops "* | "machine "* | "passes "* | "config "*) ;;
+	"program --svg") echo "--schedule=1f1b" ;;
 	"program "*) echo "$tiny" ;;
 	"plan "*) echo "--model=llama-3.1-8b --cluster=1xHGX-H100 --seq=2048 --global-batch=8 --framework=deepspeed" ;;
 	"predict cluster "*) echo "titan.toml --cluster=8xHGX-H100" ;;

@@ -285,9 +285,10 @@ static bool stages_can(const struct fo_pp_plan *plan)
 /* Every exchange of two slots of a stage: the checker finds what cannot run, and nothing else. */
 static void test_checker_finds_swapped_slots(void **state)
 {
-	static const struct fo_pp_shape shape[] = { { FO_PP_GPIPE, 3, 3, 1 },       { FO_PP_1F1B, 3, 4, 1 },
-						    { FO_PP_INTERLEAVED, 2, 3, 2 }, { FO_PP_ZB_H1, 3, 3, 1 },
-						    { FO_PP_ZB_H2, 3, 3, 1 },       { FO_PP_DUALPIPE_V, 2, 4, 2 } };
+	static const struct fo_pp_shape shape[] = { { FO_PP_GPIPE, 1, 5, 1 },     { FO_PP_GPIPE, 3, 3, 1 },
+						    { FO_PP_1F1B, 3, 4, 1 },      { FO_PP_INTERLEAVED, 2, 3, 2 },
+						    { FO_PP_ZB_H1, 3, 3, 1 },     { FO_PP_ZB_H2, 3, 3, 1 },
+						    { FO_PP_DUALPIPE_V, 2, 4, 2 } };
 	int wrong[FO_PP_SENDS] = { 0 }, right[FO_PP_SENDS] = { 0 };
 	(void)state;
 	for (size_t k = 0; k < sizeof shape / sizeof *shape; k++) {

@@ -45,7 +45,7 @@ static struct fo_predict_step point(const struct fo_predict_job *j, struct fo_pr
 	return s;
 }
 
-#define near(a, b, share) assert_true(fabs((a) / (b) - 1) <= (share))
+#define near(a, b, share) assert_true(fabs((a) / (b)-1) <= (share))
 
 /* 8,030,261,248 weights; FLOP of a token by the rules of docs/metrics.md. */
 static void test_counts(void **state)
@@ -65,8 +65,9 @@ static void test_memory(void **state)
 {
 	(void)state;
 	struct fo_predict_job j = job_of("llama-3.1-8b", "h100", FO_PREDICT_STYLE_MCORE);
-	struct fo_predict_step s =
-		point(&j, (struct fo_predict_layout){ .devices = 8, .zero = 1, .sp = true, .micro_batch = 1, .global_batch = 64 });
+	struct fo_predict_step s = point(
+		&j, (struct fo_predict_layout){
+			    .devices = 8, .zero = 1, .sp = true, .micro_batch = 1, .global_batch = 64 });
 	double weights = 8030261248. - 4096, tokens = 8192;
 	near(s.memory[FO_PREDICT_WEIGHTS], 2 * weights, 1e-6);
 	near(s.memory[FO_PREDICT_GRADIENTS], 2 * weights, 1e-6);
@@ -75,13 +76,12 @@ static void test_memory(void **state)
 	/* Full recomputation keeps a layer's input and has one layer at a time. */
 	s = point(&j, (struct fo_predict_layout){
 			      .devices = 8, .zero = 1, .micro_batch = 1, .global_batch = 64, .recompute = 1 });
-	near(s.memory[FO_PREDICT_ACTIVATIONS],
-	     tokens * (32 * 2 * 4096. + 12 * 4096. + 4 * 1024. + 6 * 14336.), 1e-6);
+	near(s.memory[FO_PREDICT_ACTIVATIONS], tokens * (32 * 2 * 4096. + 12 * 4096. + 4 * 1024. + 6 * 14336.), 1e-6);
 	/* PyTorch FSDP: 16 bytes of a weight over all ranks. */
 	j.style = FO_PREDICT_STYLE_TITAN;
 	s = point(&j, (struct fo_predict_layout){ .devices = 8, .zero = 3, .micro_batch = 1, .global_batch = 8 });
-	near(s.memory[FO_PREDICT_WEIGHTS] + s.memory[FO_PREDICT_GRADIENTS] + s.memory[FO_PREDICT_STATES], 16 * weights / 8,
-	     1e-6);
+	near(s.memory[FO_PREDICT_WEIGHTS] + s.memory[FO_PREDICT_GRADIENTS] + s.memory[FO_PREDICT_STATES],
+	     16 * weights / 8, 1e-6);
 }
 
 /* SimuMax's measured peaks (Megatron-LM, 8 x B200, Llama 70B of 12 layers): 66.55, 60.68, 39.07, 28.29 GiB. */
@@ -94,14 +94,14 @@ static void test_memory_measured(void **state)
 		double tp, pp, gib;
 	} of[] = { { 1, 2, 66.55 }, { 2, 1, 60.68 }, { 4, 1, 39.07 }, { 8, 1, 28.29 } };
 	for (int i = 0; i < 4; i++) {
-		struct fo_predict_step s =
-			point(&j, (struct fo_predict_layout){ .devices = 8,
-							      .tp = of[i].tp,
-							      .pp = of[i].pp,
-							      .zero = 1,
-							      .sp = true,
-							      .micro_batch = 1,
-							      .global_batch = 4 * 8 / of[i].tp / of[i].pp });
+		struct fo_predict_step s = point(
+			&j, (struct fo_predict_layout){ .devices = 8,
+							.tp = of[i].tp,
+							.pp = of[i].pp,
+							.zero = 1,
+							.sp = true,
+							.micro_batch = 1,
+							.global_batch = 4 * 8 / of[i].tp / of[i].pp });
 		near(s.bytes / 1073741824., of[i].gib, .03);
 	}
 }
@@ -110,8 +110,14 @@ static void test_parts(void **state)
 {
 	(void)state;
 	struct fo_predict_job j = job_of("llama-3.1-70b", "h100", FO_PREDICT_STYLE_MCORE);
-	struct fo_predict_layout l = { .devices = 512, .tp = 8, .pp = 4, .chunks = 5, .zero = 1, .sp = true,
-				       .micro_batch = 1, .global_batch = 512 };
+	struct fo_predict_layout l = { .devices = 512,
+				       .tp = 8,
+				       .pp = 4,
+				       .chunks = 5,
+				       .zero = 1,
+				       .sp = true,
+				       .micro_batch = 1,
+				       .global_batch = 512 };
 	struct fo_predict_step s = point(&j, l);
 	double sum = 0;
 	for (int i = 0; i < FO_PREDICT_PARTS; i++) {
@@ -128,7 +134,8 @@ static void test_parts(void **state)
 	assert_true(point(&j, l).part[FO_PREDICT_BUBBLE] < .6 * one);
 	/* Whole recomputation costs a forward: a third to a half of what forward and backward take. */
 	l.recompute = 1;
-	double again = point(&j, l).part[FO_PREDICT_RECOMPUTE] / (s.part[FO_PREDICT_MATMUL] + s.part[FO_PREDICT_ATTENTION]);
+	double again = point(&j, l).part[FO_PREDICT_RECOMPUTE] /
+		       (s.part[FO_PREDICT_MATMUL] + s.part[FO_PREDICT_ATTENTION]);
 	assert_true(again > .3 && again < .55);
 }
 
@@ -137,8 +144,9 @@ static void test_directions(void **state)
 {
 	(void)state;
 	struct fo_predict_job j = job_of("llama-3.1-70b", "h100", FO_PREDICT_STYLE_MCORE);
-	struct fo_predict_layout l = { .devices = 128, .tp = 8, .pp = 4, .zero = 1, .sp = true, .micro_batch = 1,
-				       .global_batch = 128 };
+	struct fo_predict_layout l = {
+		.devices = 128, .tp = 8, .pp = 4, .zero = 1, .sp = true, .micro_batch = 1, .global_batch = 128
+	};
 	double base = point(&j, l).seconds;
 	j.machine.net_byte_s /= 20;
 	assert_true(point(&j, l).seconds > base);
@@ -162,8 +170,9 @@ static void test_certainty(void **state)
 	struct fo_predict_certainty c, d;
 	struct fo_predict_step s;
 	struct fo_predict_job j = job_of("llama-3.1-70b", "h100", FO_PREDICT_STYLE_MCORE);
-	struct fo_predict_layout l = { .devices = 512, .tp = 8, .pp = 4, .zero = 1, .sp = true, .micro_batch = 1,
-				       .global_batch = 512 };
+	struct fo_predict_layout l = {
+		.devices = 512, .tp = 8, .pp = 4, .zero = 1, .sp = true, .micro_batch = 1, .global_batch = 512
+	};
 	assert_null(fo_predict_prepare(&j, &b));
 	fo_predict_point(&b, &l, &s);
 	fo_predict_certainty_of(&b, &l, &s, &c);
@@ -194,8 +203,9 @@ static void test_refusals(void **state)
 	j.type = FO_PREDICT_FP8;
 	assert_non_null(fo_predict_prepare(&j, &b));
 	j.type = FO_PREDICT_BF16;
-	const struct fo_predict_layout wrong[] = { { .devices = 0 }, { .devices = 4, .tp = 8 }, { .devices = 64, .pp = 64 },
-						   { .devices = 64, .tp = 64 } };
+	const struct fo_predict_layout wrong[] = {
+		{ .devices = 0 }, { .devices = 4, .tp = 8 }, { .devices = 64, .pp = 64 }, { .devices = 64, .tp = 64 }
+	};
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
 		assert_non_null(point(&j, wrong[i]).wrong);
 }
@@ -220,9 +230,10 @@ static void test_styles(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_counts),	       cmocka_unit_test(test_memory), cmocka_unit_test(test_memory_measured),
-		cmocka_unit_test(test_parts),	       cmocka_unit_test(test_directions), cmocka_unit_test(test_certainty),
-		cmocka_unit_test(test_refusals), cmocka_unit_test(test_styles),
+		cmocka_unit_test(test_counts),          cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_memory_measured), cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_directions),      cmocka_unit_test(test_certainty),
+		cmocka_unit_test(test_refusals),        cmocka_unit_test(test_styles),
 	};
 	return cmocka_run_group_tests(tests, load, unload);
 }

@@ -50,8 +50,7 @@ static void test_own(void **state)
 		const struct fo_predict_constant_row *c = &fo_predict_constant_row[i];
 		assert_true(s.x[i] >= c->low * .999 && s.x[i] <= c->high * 1.001);
 		if (fabs(s.x[i] / c->value - 1) > .02)
-			fail_msg("%s: %g built in, %g fitted: write flatout score --constants' column into constants.def", c->id,
-				 c->value, s.x[i]);
+			fail_msg("%s: %g built in, %g fitted: copy flatout score --constants", c->id, c->value, s.x[i]);
 	}
 	fo_score_fini(&t);
 	fo_score_fini(&u);
@@ -69,11 +68,12 @@ static void test_inferred(void **state)
 	static struct fo_score s;
 	struct fo_score_table t, own;
 	struct fo_score_options o = { .fit = true };
-	assert_int_equal(read("model,gpu,gpus,seq_len,step_time_s,global_batch_seqs\n"
-			      "Llama-3.1-8B,H100,8,8192,10,128\nnobody-7b,H100,8,8192,10,128\nLlama-3.1-8B,TPUv5p,8,8192,1,8\n"
-			      "Llama-3.1-8B,no-such-gpu,8,8192,1,8\nLlama-3.1-8B,H100,0,8192,1,8\n",
-			      &t),
-			 FO_OK);
+	assert_int_equal(
+		read("model,gpu,gpus,seq_len,step_time_s,global_batch_seqs\n"
+		     "Llama-3.1-8B,H100,8,8192,10,128\nnobody-7b,H100,8,8192,10,128\nLlama-3.1-8B,TPUv5p,8,8192,1,8\n"
+		     "Llama-3.1-8B,no-such-gpu,8,8192,1,8\nLlama-3.1-8B,H100,0,8192,1,8\n",
+		     &t),
+		FO_OK);
 	assert_int_equal(t.rows, 5);
 	assert_int_equal(fo_score_read_own(&catalogue, &own), FO_OK);
 	assert_int_equal(fo_score_of(&t, &own, &o, &s), FO_OK);
