@@ -142,6 +142,8 @@ static fo_status run(const struct fo_cli_call *call)
 		s = fo_xmalloc(sizeof *s);
 		struct fo_score_options o = { .fit = in->fit };
 		st = fo_score_of(&table, own.rows ? &own : NULL, &o, s);
+		if (st == FO_EARG)
+			st = fo_hint(st, "--out writes why, row by row");
 		if (in->out && table.rows) { /* also when nothing could be predicted: it says why */
 			fo_status wrote = write_rows(&table, in->out);
 			st = st == FO_OK ? wrote : st;

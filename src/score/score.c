@@ -357,5 +357,5 @@ fo_status fo_score_of(struct fo_score_table *t, struct fo_score_table *facts, co
 	}
 	bool none = s->own == 0;
 	free(s->strange), free(s->error), free(s->family), free(s->row), free(s->c), free(s);
-	return none ? fo_fail(FO_EARG, "no row of the table can be predicted: --out says why for each") : FO_OK;
+	return none ? fo_fail(FO_EARG, "no row of the table can be predicted") : FO_OK;
 }
