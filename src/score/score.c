@@ -139,7 +139,7 @@ static double quantile(struct weighted *w, int n, double share)
 /* What 80 % of rows of other models kept to: those of the same publisher count whole, others a tenth. */
 static void widths(struct scoring *s)
 {
-	struct weighted *w = fo_xmalloc((size_t)(s->all + 1) * sizeof *w);
+	struct weighted *w = fo_xmalloc(2 * (size_t)(s->all + 1) * sizeof *w);
 	int of[FO_SCORE_GROUPS] = { 0 };
 	for (int i = 0; i < s->all; i++)
 		of[s->c[i].group]++;
@@ -152,6 +152,10 @@ static void widths(struct scoring *s)
 			mates += mate;
 			w[n++] = (struct weighted){ fabs(s->error[k]), mate ? 1 : 6. / of[s->c[k].group] };
 		}
+		/* A publisher of few runs: as if ten of its runs had missed as strangers do. */
+		for (k = 0; k < s->all; k++)
+			if (s->c[k].group != s->c[i].group && s->c[k].work.moe == s->c[i].work.moe)
+				w[n++] = (struct weighted){ fabs(s->strange[k]), 10. / of[s->c[k].group] / s->groups };
 		double width = quantile(w, n, .8);
 		for (n = 0, k = 0; k < s->all; k++)
 			if (s->c[k].group != s->c[i].group && s->c[k].work.moe == s->c[i].work.moe)
