@@ -35,7 +35,7 @@ struct fo_predict_work {
 	struct fo_predict_product dense_ffn[2][3]; /* of layers without experts, and shared experts */
 	double dense_share, shared_share;
 	double attention_flop, scores, dim64, seq;
-	double moved, casts[2], cast_weights, permuted, all_to_all; /* bytes */
+	double moved, casts[2], cast_weights, permuted, all_to_all, all_to_all_net, local_experts; /* bytes; count */
 	bool fp8, block;
 	double logit_bytes, logits;
 	double tp, tp_bytes, cp, cp_bytes, ep, in_node, send_bytes;

@@ -112,6 +112,10 @@ static void experts(const struct fo_predict_base *b, struct fo_predict_work *w, 
 	w->repeats[FO_PREDICT_UP] = w->repeats[FO_PREDICT_DOWN] = local * share;
 	w->permuted = share * tokens * m->top_k * m->hidden * 16 / w->tp;
 	w->all_to_all = share * tokens * m->top_k * m->hidden * 2 / w->tp;
+	/* A token goes once to each other node that has one of its experts, and on from there by fast links. */
+	double nodes = w->ep / at_least(fmin(w->in_node, w->ep), 1);
+	w->all_to_all_net = share * tokens * m->hidden * 2 / w->tp * (nodes - 1) * (1 - pow(1 - 1 / nodes, m->top_k));
+	w->local_experts = local;
 	double wide = share * m->shared_ffn + (1 - share) * m->ffn;
 	w->dense_too = wide > 0;
 	if (!w->dense_too)
@@ -156,6 +160,9 @@ static void layer(const struct fo_predict_base *b, const struct fo_predict_layou
 	w->casts[0] = tokens * 4 * (2 * h + (queries + wide) / t);
 	w->casts[1] = tokens * 4 *
 		      ((queries + 2 * m->kv_heads * m->head_dim) / t + 2 * h + (m->matrices - 1) * wide / t);
+	if (w->moe) /* each chosen expert has its own copy of the input */
+		w->casts[0] += 4 * tokens * share * m->top_k * h / t,
+			w->casts[1] += 4 * tokens * share * m->top_k * h / t;
 	w->logits = tokens * m->vocab / t;
 	w->logit_bytes = j->logit_bytes > 0 ? j->logit_bytes : s->logit_bytes;
 	w->tp_bytes = 2 * tokens * h;

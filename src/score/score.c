@@ -136,6 +136,8 @@ static double quantile(struct weighted *w, int n, double share)
 	return n ? w[n - 1].value : NAN;
 }
 
+/* A publisher's runs are no better known without it than with it: where few others are there to tell, so much wider. */
+#define STRANGER_AT_LEAST 1.25
 /* What 80 % of rows of other models kept to: those of the same publisher count whole, others a tenth. */
 static void widths(struct scoring *s)
 {
@@ -161,6 +163,11 @@ static void widths(struct scoring *s)
 			if (s->c[k].group != s->c[i].group && s->c[k].work.moe == s->c[i].work.moe)
 				w[n++] = (struct weighted){ fabs(s->strange[k]), 1. / of[s->c[k].group] };
 		double wide = quantile(w, n, .8);
+		for (n = 0, k = 0; k < s->all; k++)
+			if (s->c[k].work.moe == s->c[i].work.moe)
+				w[n++] = (struct weighted){ fabs(s->error[k]), 1 };
+		double known = STRANGER_AT_LEAST * quantile(w, n, .8);
+		wide = wide >= known ? wide : known;
 		s->row[i]->half_width = mates >= 3 ? width : wide;
 		s->row[i]->stranger_width = wide;
 	}
