@@ -190,7 +190,7 @@ void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predi
 			  struct fo_predict_step *out)
 {
 	struct fo_predict_work w;
-	fo_predict_work_of(b, l, &w);
+	fo_predict_shape_of(b, l, &w);
 	*out = (struct fo_predict_step){ .wrong = w.wrong };
 	if (!w.wrong)
 		fo_predict_bytes(b, l, &w, out);

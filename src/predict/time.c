@@ -126,7 +126,8 @@ static void layer_messages(const struct now *n, struct layer *y)
 {
 	const struct fo_predict_work *w = n->w;
 	const double *x = n->x;
-	double exposed = w->tp_exposed > 0 ? w->tp_exposed : x[FO_X_TP_MCORE + w->habits];
+	int habits = w->tp_hidden ? FO_MCORE : w->habits; /* as those hide it that do */
+	double exposed = w->tp_exposed > 0 ? w->tp_exposed : x[FO_X_TP_MCORE + habits];
 	double tensor = 4 * ring_s(n, w->tp_bytes, w->tp, w->tp_inside, w->in_node);
 	y->tensor[0] = tensor * exposed, y->tensor[1] = tensor * exposed * 1.25;
 	double hidden = tensor * (1 - exposed) * x[FO_X_TAX];
@@ -310,7 +311,7 @@ bool fo_predict_reads(const struct fo_predict_work *w, int c)
 	if (c >= FO_X_HOST_MCORE && c <= FO_X_HOST_GRAPHS)
 		return c == FO_X_HOST_MCORE + w->habits || (w->graphs && c == FO_X_HOST_GRAPHS);
 	if (c >= FO_X_TP_MCORE && c <= FO_X_TP_GRAPHS)
-		return w->tp > 1 && c == FO_X_TP_MCORE + w->habits;
+		return w->tp > 1 && (c == FO_X_TP_MCORE + w->habits || (w->tp_hidden && c == FO_X_TP_MCORE));
 	if (c >= FO_X_EXPERT_RATE)
 		return w->moe;
 	if (c == FO_X_CAST8 || c == FO_X_CAST_BLOCK)

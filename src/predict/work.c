@@ -235,19 +235,28 @@ static void constants_read(const struct fo_predict_base *b, const struct fo_pred
 	w->graphs = l->graphs > 0;
 	w->dp_overlap = l->dp_overlap;
 	w->tp_exposed = l->tp_overlap < 0 ? 1 : 0;
+	w->tp_hidden = l->tp_overlap > 0;
 	w->rate = b->rate[0], w->rate_head = b->rate[1];
 	w->peak_bf16 = d->peak[FO_PREDICT_BF16], w->memory_byte_s = d->memory_byte_s;
 	w->sustained = d->sustained;
 }
 
-void fo_predict_work_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)
+void fo_predict_shape_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)
 {
 	*w = (struct fo_predict_work){ 0 };
 	w->wrong = shape(&b->job.model, l, w);
 	if (w->wrong)
 		return;
-	constants_read(b, l, w);
 	links(b, l, w);
+	w->moe = b->job.model.experts > 0;
+}
+
+void fo_predict_work_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)
+{
+	fo_predict_shape_of(b, l, w);
+	if (w->wrong)
+		return;
+	constants_read(b, l, w);
 	layer(b, l, w);
 	once(b, l, w);
 }

@@ -252,7 +252,12 @@ static void layout(struct reader *r)
 	if (fo_score_has(fo_score_lower(&r->t->arena, x->framework), "torchtitan") && l->pp > 1 &&
 	    l->global_batch <= dp * l->micro_batch)
 		l->micro_batch = 1; /* its pipeline cuts the local batch */
-	if (fo_score_has(fo_score_lower(&r->t->arena, text(r, "other_opts")), "full-iteration cuda graph"))
+	const char *options = fo_score_lower(&r->t->arena, text(r, "other_opts"));
+	if (fo_score_has(options, "async tp|async-tp|asynctp|async tensor|tp overlap|tp_comm_overlap"))
+		l->tp_overlap = 1;
+	if (fo_score_has(options, "fused loss|fused cross|fused ce|chunked loss"))
+		x->job.logit_bytes = 8;
+	if (fo_score_has(options, "full-iteration cuda graph"))
 		l->graphs = 1;
 }
 
