@@ -68,6 +68,12 @@ static const char *shape(const struct fo_predict_model *m, const struct fo_predi
 	w->micro_batch = at_least(l->micro_batch, 1);
 	w->devices = l->devices;
 	double ranks = w->tp * w->cp * w->pp;
+	const double *const given[] = { &l->tp,        &l->cp,    &l->pp,          &l->ep,
+					&l->chunks,    &l->shard, &l->micro_batch, &l->global_batch,
+					&l->recompute, &l->kept,  &l->devices };
+	for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+		if (!(*given[i] >= 0 && *given[i] <= 1e9)) /* NAN, too */
+			return "a number of the division is negative, not known or out of reach";
 	if (!(l->devices >= 1))
 		return "there are no devices";
 	if (!(ranks <= l->devices))
