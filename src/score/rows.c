@@ -464,10 +464,10 @@ fo_status fo_score_read_text(const char *bytes, size_t len, const char *where, c
 			r.row->inferred = joined(&r);
 	}
 	for (int i = 0; i < t->rows; i++)
+		chunks(t, &t->row[i]);
+	for (int i = 0; i < t->rows; i++)
 		if (!t->row[i].out)
 			r.row = &t->row[i], refuse(&r);
-	for (int i = 0; i < t->rows; i++)
-		chunks(t, &t->row[i]);
 	for (int i = 0; i < t->rows; i++)
 		if (!t->row[i].out && !t->row[i].refused)
 			fit_memory(t, &t->row[i]);

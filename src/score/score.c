@@ -228,6 +228,11 @@ static struct overhead overhead(const struct weighted *raw, const double *seen, 
 	return best;
 }
 
+static bool mates(const struct scoring *s, int a, int b)
+{
+	return s->c[a].group == s->c[b].group && s->c[a].work.moe == s->c[b].work.moe;
+}
+
 /* With the overhead of other models of the same publisher, and with the one of a stack that nobody measured. */
 static void memories(struct scoring *s)
 {
@@ -247,15 +252,19 @@ static void memories(struct scoring *s)
 		r->memory = r->memory_pooled = NAN;
 		if (isnan(raw[i]))
 			continue;
-		int n = 0;
+		int n = 0, models = 0;
 		for (int k = 0; k < s->all; k++) {
-			if (isnan(raw[k]) || s->c[k].family == s->c[i].family || s->c[k].group != s->c[i].group)
+			if (isnan(raw[k]) || s->c[k].family == s->c[i].family || !mates(s, k, i))
 				continue;
 			w[n] = (struct weighted){ raw[k], 1 };
 			seen[n++] = s->row[k]->bytes;
+			bool first = true;
+			for (int j = 0; j < k; j++)
+				first = first && (isnan(raw[j]) || !mates(s, j, k) || s->c[j].family != s->c[k].family);
+			models += first;
 		}
 		r->memory = own[i];
-		if (n >= 3) {
+		if (n >= 3 && models >= 2) { /* one other model says little of the stack */
 			struct overhead o = overhead(w, seen, n);
 			r->memory = o.times * raw[i] + o.more;
 		}
