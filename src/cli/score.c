@@ -43,6 +43,7 @@ static void sum_json(struct fo_json *j, const char *key, const struct fo_score_s
 		       FO_REAL("interval_coverage", s->stranger_inside),
 		       FO_REAL("interval_half_width", s->stranger_width));
 	fo_json_record(j, "memory", FO_INT("rows", s->memory_rows), FO_REAL("mean_abs_error", s->memory),
+		       FO_REAL("median_abs_error", s->memory_median),
 		       FO_REAL("pooled_mean_abs_error", s->memory_pooled));
 	fo_json_close(j);
 }

@@ -101,7 +101,8 @@ struct layer {
 
 static double experts_age(const struct now *n)
 {
-	double years = n->w->year > 0 ? n->w->year - 2025.5 : 0;
+	/* No further than runs show it. */
+	double years = n->w->year > 0 ? fmax(-1, fmin(1.2, n->w->year - 2025.5)) : 0;
 	return pow(n->x[FO_X_EXPERT_YEAR], years);
 }
 

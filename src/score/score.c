@@ -57,7 +57,7 @@ static bool add(struct scoring *s, struct fo_score_row *r, struct fo_predict_bas
 }
 
 /* Shapes of experts are known by their names alone, and their software changes from month to month. */
-#define MOE_WEIGHT 0.5
+#define MOE_WEIGHT 0.8
 /* Large tables must not outvote small ones. */
 static void weigh(struct scoring *s)
 {
@@ -154,10 +154,10 @@ static void widths(struct scoring *s)
 			mates += mate;
 			w[n++] = (struct weighted){ fabs(s->error[k]), mate ? 1 : 6. / of[s->c[k].group] };
 		}
-		/* A publisher of few runs: as if ten of its runs had missed as strangers do. */
+		/* A publisher of few runs: as if six of its runs had missed as strangers do. */
 		for (k = 0; k < s->all; k++)
 			if (s->c[k].group != s->c[i].group && s->c[k].work.moe == s->c[i].work.moe)
-				w[n++] = (struct weighted){ fabs(s->strange[k]), 10. / of[s->c[k].group] / s->groups };
+				w[n++] = (struct weighted){ fabs(s->strange[k]), 6. / of[s->c[k].group] / s->groups };
 		double width = quantile(w, n, .8);
 		for (n = 0, k = 0; k < s->all; k++)
 			if (s->c[k].group != s->c[i].group && s->c[k].work.moe == s->c[i].work.moe)
@@ -314,15 +314,16 @@ static void summarise(const struct scoring *s, int group, bool moe, struct fo_sc
 	o->guess = guesses > 0 ? guess / guesses : NAN;
 	o->memory = o->memory_rows ? memory / o->memory_rows : NAN;
 	o->memory_pooled = o->memory_rows ? pooled / o->memory_rows : NAN;
-	for (int what = 0; what < 3; what++) {
+	for (int what = 0; what < 4; what++) {
 		n = 0;
 		for (int i = 0; i < s->own; i++) {
 			const struct fo_score_row *r = s->row[i];
-			double v[3] = { r->half_width, r->stranger_width, fabs(r->stranger / r->tokens_s - 1) };
-			if (r->moe == moe && (group < 0 || s->c[i].group == group))
+			double v[4] = { r->half_width, r->stranger_width, fabs(r->stranger / r->tokens_s - 1),
+					fabs(r->memory / r->bytes - 1) };
+			if (r->moe == moe && (group < 0 || s->c[i].group == group) && !isnan(v[what]))
 				w[n++] = (struct weighted){ v[what], 1 };
 		}
-		double *const to[3] = { &o->width, &o->stranger_width, &o->stranger_median };
+		double *const to[4] = { &o->width, &o->stranger_width, &o->stranger_median, &o->memory_median };
 		*to[what] = quantile(w, n, .5);
 	}
 	fo_score_rank(s->row, s->own, group < 0 ? NULL : o->name, moe, o);
@@ -367,6 +368,12 @@ fo_status fo_score_of(struct fo_score_table *t, struct fo_score_table *facts, co
 		summarise(s, i, false, &out->group[out->groups]);
 		out->groups += out->group[out->groups].rows > 0;
 	}
+	/* Order within groups: across them any prediction ranks a small model before a large one. */
+	double ranked = 0, of = 0;
+	for (int i = 0; i < out->groups; i++)
+		if (!isnan(out->group[i].rank))
+			ranked += out->group[i].covered * out->group[i].rank, of += out->group[i].covered;
+	out->overall.rank = of > 0 ? ranked / of : NAN;
 	qsort(out->group, (size_t)out->groups, sizeof *out->group, by_rows);
 	for (int i = 0; i < FO_PREDICT_CONSTANTS; i++)
 		out->x[i] = exp(s->x[i]);
