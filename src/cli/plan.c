@@ -306,14 +306,14 @@ static fo_status run(const struct fo_cli_call *call)
 const struct fo_command fo_cmd_plan = {
 	.name = "plan",
 	.group = "plan",
-	.usage =
-		"flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] [--precision P] [--fix tp=8,...] "
-		"[--objective time|mfu|cost] [--html FILE] [--json]",
+	.usage = "flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] [--precision P] "
+		 "[--fix tp=8,...] [--objective time|mfu|cost] [--html FILE] [--json]\n"
+		 "flatout plan CONFIG... --cluster C [...]",
 	.summary = "the best division of a job over a cluster, and why",
-	.text = "Looks at every legal division of the devices into pipeline stages with schedule and chunks, data parallelism "
-		"with its ZeRO stage and shards, context, tensor and expert parallelism, with recomputation and "
-		"micro-batch. Shows the best, which of them tie, why others lose, what limits the best, and its settings "
-		"for run.yaml, torchtitan, Megatron-LM and DeepSpeed.\n\n"
+	.text = "Looks at every legal division of the devices into pipeline stages with schedule and chunks, data "
+		"parallelism with its ZeRO stage and shards, context, tensor and expert parallelism, with "
+		"recomputation and micro-batch. Shows the best, which of them tie, why others lose, what limits the "
+		"best, and its settings for run.yaml, torchtitan, Megatron-LM and DeepSpeed.\n\n"
 		"  flatout plan --model llama-3.1-405b --cluster 128xHGX-H100 --seq 8192 \\\n"
 		"      --global-tokens 16M --framework megatron\n"
 		"  flatout plan --model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 \\\n"

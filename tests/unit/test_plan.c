@@ -207,12 +207,12 @@ static void test_best_simulates_to_its_closed_form(void **state)
 			assert_int_equal(fo_plan_timeline_of(&t, &p->layout, &p->step), FO_OK);
 			double off = fabs(t.run.step_s / p->step.seconds - 1);
 			if (off > 0.02)
-				fail_msg(
-					"%s on %.0f: tp %.0f cp %.0f pp %.0f x %.0f, schedule %d, %.0f micro-batches: simulated %.4f s, "
-					"closed form %.4f",
-					model[fo_rng_u64(71, 3 * i + 1) % 3], devices, p->layout.tp, p->layout.cp,
-					p->layout.pp, p->layout.chunks, p->layout.schedule, p->layout.micro_batches,
-					t.run.step_s, p->step.seconds);
+				fail_msg("%s on %.0f: tp %.0f cp %.0f pp %.0f x %.0f, "
+					 "schedule %d, %.0f micro-batches: simulated %.4f s, "
+					 "closed form %.4f",
+					 model[fo_rng_u64(71, 3 * i + 1) % 3], devices, p->layout.tp, p->layout.cp,
+					 p->layout.pp, p->layout.chunks, p->layout.schedule, p->layout.micro_batches,
+					 t.run.step_s, p->step.seconds);
 			sum += off;
 			seen++;
 			fo_plan_timeline_fini(&t);
@@ -319,13 +319,14 @@ static void test_settings_read_back(void **state)
 			    r->micro_batches != l->micro_batches || r->zero != l->zero || r->global_batch != 64 ||
 			    fabs(r->recompute - l->recompute) > 0.07 || fmax(1, r->chunks) != l->chunks ||
 			    r->sp != l->sp || r->shard != l->shard)
-				fail_msg(
-					"%s reads as tp %g cp %g pp %g mb %g x %g zero %g shard %g batch %g again %g chunks %g sp %d, "
-					"searched tp %g cp %g pp %g mb %g x %g zero %g shard %g again %g chunks %g sp %d:\n%s",
-					fo_plan_words_id[w], r->tp, r->cp, r->pp, r->micro_batch, r->micro_batches,
-					r->zero, r->shard, r->global_batch, r->recompute, r->chunks, r->sp, l->tp,
-					l->cp, l->pp, l->micro_batch, l->micro_batches, l->zero, l->shard, l->recompute,
-					l->chunks, l->sp, s.data);
+				fail_msg("%s reads as tp %g cp %g pp %g mb %g x %g zero %g shard %g batch %g "
+					 "again %g chunks %g sp %d, "
+					 "searched tp %g cp %g pp %g mb %g x %g zero %g shard %g again %g "
+					 "chunks %g sp %d:\n%s",
+					 fo_plan_words_id[w], r->tp, r->cp, r->pp, r->micro_batch, r->micro_batches,
+					 r->zero, r->shard, r->global_batch, r->recompute, r->chunks, r->sp, l->tp,
+					 l->cp, l->pp, l->micro_batch, l->micro_batches, l->zero, l->shard,
+					 l->recompute, l->chunks, l->sp, s.data);
 			fo_job_fini(&job);
 			fo_str_fini(&s);
 		}
