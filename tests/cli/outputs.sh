@@ -43,7 +43,9 @@ arguments_of() {
 	"health "*) echo "nano.log" ;;
 	"mfu "*) echo "--params=8B --device=h100 --devices=8 --tokens-per-second=1000" ;;
 	"devices "* | "ops "* | "machine "* | "passes "* | "config "*) ;;
+	"program --svg") echo "--schedule=1f1b" ;;
 	"program "*) echo "$tiny" ;;
+	"predict cluster "*) echo "titan.toml --cluster=8xHGX-H100" ;;
 	"predict "*) echo "--program.file=step.txt --run.threads=1 --profile=profile.json" ;;
 	"init "*) echo "init$n.yaml" ;;
 	"compare "*) echo "log log2" ;;
