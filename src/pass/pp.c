@@ -4,9 +4,15 @@
  * A schedule (program/schedule.h) says in which order a stage works on micro-batches forward and backward; here its
  * slots become slots of the program: the own layers' blocks, with a receive in front of them and a send behind, of the
  * activations between two layers forward, and of their gradients backward. Each direction and end has a lane of its
- * own. What a slot receives, and its batch, is listed in front of the slot before it: its bytes are then taken before
- * that one's are free, so the transfer need not wait for it. The head goes forward where backward begins: nothing else
+ * own. The head goes forward where backward begins: nothing else
  * waits for its loss, and logits live for one micro-batch alone.
+ *
+ * Where a receive is listed. A send ends when its receive has come, and a receive may wait for bytes that a send before
+ * it still reads; listed as late as its tensor is needed, such waits can go round in a circle. So the schedule is
+ * walked through with slots of even length (1, backward 2), and a receive is listed in front of the first own slot that
+ * ends when the sender's does or later. Then it waits for nothing that ends, in that walk, as late as its own send, and
+ * by induction over the walk's time nothing waits for itself, at whatever speed ranks really run. For one that comes
+ * when the slot before is over this is in front of that slot: its bytes are its own, and the transfer waits for nothing.
  *
  * What all stages need of each other comes once a step: the last one sends the loss, and squares of gradients are added
  * up over the group. An embedding whose weights are the head's is on two stages: its gradient is added up over both
@@ -16,6 +22,7 @@
  *
  * From: GPipe (Huang et al. 2019), PipeDream-Flush (Narayanan et al. 2021) and what program/schedule names. */
 #include "pass/pass.h"
+#include "base/count.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +30,12 @@
 
 /* Who has a block: enum fo_unit and enum fo_role of forward and backward. */
 enum { DIRECTIONS = 2 };
+
+/* What slot `slot` of the stage receives comes at a time of the walk. */
+struct arrival {
+	double time;
+	int64_t slot;
+};
 
 struct stage {
 	struct fo_program *p;
@@ -34,6 +47,9 @@ struct stage {
 	struct fo_pp_slot *slot; /* the schedule's */
 	int64_t slots;
 	bool *has_batch;      /* by micro-batch: its tokens were listed */
+	struct arrival *in;   /* what its slots receive, in the order in which it comes */
+	int64_t ins, in_at;   /* in_at: the next to be listed */
+	double *end;          /* by slot, in the walk */
 	struct fo_slot *from; /* the whole program's slots */
 	int from_n;
 };
@@ -47,17 +63,20 @@ fo_status fo_pass_pp_legal(const struct fo_program *p)
 	if (p->run.mode != FO_MODE_TRAIN && p->run.mode != FO_MODE_EVAL)
 		return fo_fail(FO_EARG, "stages of a pipeline train and evaluate; they do not write text");
 	if (fo_pp_splits(shape.kind) || fo_pp_placement(shape.kind) != FO_PP_LOOP)
-		return fo_hint(fo_fail(FO_EARG, "schedule %s does not run yet: stages go backward in one piece, and "
-						"parts of the model go round",
+		return fo_hint(fo_fail(FO_EARG,
+				       "schedule %s does not run yet: stages go backward in one piece, and "
+				       "parts of the model go round",
 				       fo_pp_name[shape.kind]),
 			       "pass.pp=1f1b, interleaved or gpipe");
 	if (p->run.pass.offload)
-		return fo_hint(fo_fail(FO_EARG, "stages of a pipeline keep their activations: pass offload copies those "
-						"of layers that other stages have"),
+		return fo_hint(fo_fail(FO_EARG,
+				       "stages of a pipeline keep their activations: pass offload copies those "
+				       "of layers that other stages have"),
 			       "pass.offload=0, or mesh.pp=1");
 	if (p->run.pass.fp8 == FO_FP8_DELAYED && shape.chunks > 1)
-		return fo_hint(fo_fail(FO_EARG, "delayed fp8 scales join the maxima of neighbouring layers, and %d "
-						"chunks of a stage are none",
+		return fo_hint(fo_fail(FO_EARG,
+				       "delayed fp8 scales join the maxima of neighbouring layers, and %d "
+				       "chunks of a stage are none",
 				       shape.chunks),
 			       "pass.fp8=current, or a schedule of one chunk (pass.pp=1f1b)");
 	return FO_OK;
@@ -107,8 +126,9 @@ static void find_slots(struct stage *s)
 	}
 	for (int32_t mb = 0; mb < mbs; mb++)
 		for (int32_t c = 0; c < s->shape.chunks; c++)
-			s->slot[s->slots++] =
-				(struct fo_pp_slot){ .mb = mb, .chunk = (int16_t)c, .work = FO_PP_FORWARD };
+			s->slot[s->slots++] = (struct fo_pp_slot){ .mb = mb,
+								   .chunk = (int16_t)c,
+								   .work = FO_PP_FORWARD };
 }
 
 /* ---- between stages ---- */
@@ -138,7 +158,7 @@ static int transfer_block(struct stage *s, bool sends, bool forward, int32_t pee
  * it reads there what the layer behind has made of it. */
 static bool crosses(const struct stage *s, int layer, bool forward, int buf)
 {
-	bool writes = false, reads = false;
+	bool writes = false, reads = false, makes = false; /* makes: backward, before it reads it */
 	for (int d = 0; d < DIRECTIONS; d++) {
 		const int at = s->layer[d][layer];
 		for (int i = 0; at >= 0 && i < s->p->block[at].n; i++)
@@ -147,10 +167,11 @@ static bool crosses(const struct stage *s, int layer, bool forward, int buf)
 				if (a->buf != buf || a->dlayer != 1)
 					continue;
 				writes |= d == FO_ROLE_FORWARD && fo_access_writes(a->access);
+				makes |= d == FO_ROLE_BACKWARD && !reads && fo_access_writes(a->access);
 				reads |= d == FO_ROLE_BACKWARD;
 			}
 	}
-	return forward ? writes : reads && !writes;
+	return forward ? writes : reads && !makes && !writes;
 }
 
 /* What lies between layer `border` and the one before it goes to another stage or comes from there. */
@@ -180,16 +201,77 @@ static struct part part_of(const struct stage *s, struct fo_pp_slot slot)
 
 static bool is_forward(struct fo_pp_slot slot) { return slot.work == FO_PP_FORWARD; }
 
-/* What a slot needs from elsewhere. */
-static void put_inputs(struct stage *s, struct fo_pp_slot slot)
+/* ---- when things come ---- */
+
+/* The end of each slot of a plan, by stage, direction, chunk and micro-batch. */
+static size_t place_of(const struct stage *s, int32_t stage, struct fo_pp_slot slot)
 {
-	const struct part x = part_of(s, slot);
+	const size_t direction = 2 * (size_t)stage + !is_forward(slot);
+	return (direction * (size_t)s->shape.chunks + (size_t)slot.chunk) * (size_t)s->shape.micro_batches +
+	       (size_t)slot.mb;
+}
+
+static int by_time(const void *x, const void *y)
+{
+	const struct arrival *a = x, *b = y;
+	return FO_ORDER_BY(fo_order(a->time, b->time), fo_order(a->slot, b->slot));
+}
+
+/* Walks through the schedule of all stages. */
+static fo_status walk(struct stage *s, double *ends)
+{
+	const struct fo_pp_times even = { .forward_s = 1, .input_s = 1, .weight_s = 1 };
+	struct fo_pp_plan plan;
+	struct fo_pp_walk w;
+	fo_pp_plan_of(&plan, &s->shape);
+	fo_status st = fo_pp_walk_of(&w, &plan, &even, FO_PP_BUFFERED);
+	for (int32_t k = 0; k < s->shape.stages && st == FO_OK; k++)
+		for (int64_t i = plan.begin[k]; i < plan.begin[k + 1]; i++)
+			if (plan.slot[i].work != FO_PP_WEIGHT)
+				ends[place_of(s, k, plan.slot[i])] = w.span[i].end;
+	for (int64_t i = 0; i < s->slots && st == FO_OK; i++)
+		s->end[i] = w.span[plan.begin[s->own] + i].end;
+	if (st == FO_OK)
+		fo_pp_walk_free(&w);
+	fo_pp_plan_free(&plan);
+	return st;
+}
+
+/* Evaluation has one micro-batch: what comes is listed as soon as can be, for nothing was sent before. */
+static void find_arrivals(struct stage *s)
+{
+	const size_t all = 2 * (size_t)s->shape.stages * (size_t)s->shape.chunks * (size_t)s->shape.micro_batches;
+	double *ends = fo_xmalloc((all + 1) * sizeof *ends);
 	struct fo_pp_peer from;
+	s->in = fo_xmalloc((size_t)(s->slots + 1) * sizeof *s->in);
+	s->end = fo_xmalloc((size_t)(s->slots + 1) * sizeof *s->end);
+	if (s->train && walk(s, ends) != FO_OK)
+		fo_err_clear(); /* a schedule that is legal can be walked through */
+	for (int64_t i = 0; i < s->slots; i++)
+		if (fo_pp_needs(&s->shape, s->own, s->slot[i], &from) && from.stage != s->own)
+			s->in[s->ins++] = (struct arrival){ ends[place_of(s, from.stage, from.slot)], i };
+	qsort(s->in, (size_t)s->ins, sizeof *s->in, by_time);
+	free(ends);
+}
+
+/* Lists what comes until slot i ends. */
+static void put_arrivals(struct stage *s, int64_t i)
+{
+	for (; s->in_at < s->ins && s->in[s->in_at].time <= s->end[i]; s->in_at++) {
+		const struct fo_pp_slot slot = s->slot[s->in[s->in_at].slot];
+		const struct part x = part_of(s, slot);
+		struct fo_pp_peer from;
+		if (fo_pp_needs(&s->shape, s->own, slot, &from))
+			put_transfers(s, false, is_forward(slot), from.stage, is_forward(slot) ? x.begin : x.end,
+				      slot.mb);
+	}
+}
+
+static void put_batch(struct stage *s, struct fo_pp_slot slot)
+{
 	if (!s->has_batch[slot.mb])
 		fo_slot_add(s->p, s->batch, 0, slot.mb);
 	s->has_batch[slot.mb] = true;
-	if (fo_pp_needs(&s->shape, s->own, slot, &from) && from.stage != s->own)
-		put_transfers(s, false, is_forward(slot), from.stage, is_forward(slot) ? x.begin : x.end, slot.mb);
 }
 
 static void put_head(struct stage *s, int mb)
@@ -383,13 +465,15 @@ void fo_pass_pp(struct fo_program *p)
 	memset(s.has_batch, 0, (size_t)s.shape.micro_batches * sizeof *s.has_batch);
 	find_blocks(&s);
 	find_slots(&s);
+	find_arrivals(&s);
 	keep_layers(&s);
 	divide_params(&s);
 	put_begin(&s);
-	put_inputs(&s, s.slot[0]);
 	for (int64_t i = 0; i < s.slots; i++) {
-		if (i + 1 < s.slots)
-			put_inputs(&s, s.slot[i + 1]);
+		put_batch(&s, s.slot[i]);
+		if (i + 1 < s.slots) /* ahead: the host lane copies while this one computes */
+			put_batch(&s, s.slot[i + 1]);
+		put_arrivals(&s, i);
 		put_work(&s, s.slot[i]);
 		put_outputs(&s, s.slot[i]);
 	}
@@ -398,6 +482,8 @@ void fo_pass_pp(struct fo_program *p)
 		free(s.layer[d]);
 	free(s.from);
 	free(s.slot);
+	free(s.in);
+	free(s.end);
 	free(s.has_batch);
 	fo_edit_sweep_blocks(p);
 	fo_edit_sweep(p);
