@@ -123,8 +123,7 @@ static void list_options(void)
 	for (int i = 0; i < fo_pass_fields; i++) {
 		const struct fo_pass_field *f = &fo_pass_field[i];
 		for (int64_t v = 1; v < f->values; v++)
-			if (f->offset != offsetof(struct fo_passes, pp) || v <= PP_RUN)
-				may("%s=%s", f->name, f->value[v]);
+			may("%s=%s", f->name, f->value[v]);
 		if (!f->values)
 			may("%s", f->name);
 	}
@@ -321,7 +320,7 @@ static struct fo_passes draw_passes(const struct task *t, enum fo_numerics preci
 	if (mesh->cp > 1)
 		p.cp = 1 + choices_draw(FO_CP_COUNT - 1);
 	if (mesh->pp > 1) {
-		p.pp = 1 + choices_draw(PP_RUN);
+		p.pp = 1 + choices_draw(FO_PP_KINDS_COUNT);
 		p.pp_chunks = p.pp == 1 + FO_PP_INTERLEAVED ? choices_draw(2) * 2 : 0;
 		p.offload = 0;
 	}
