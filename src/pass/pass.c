@@ -16,7 +16,7 @@ const struct fo_pass fo_pass_table[] = {
 	     "ranks of a tp group have the same rows and divide the layers' weights, heads and columns among them"),
 	PASS(cp, "cp", SHARD, FO_CP_RING, fo_pass_cp_legal, fo_pass_cp,
 	     "ranks of a cp group share the tokens of rows; keys and values travel round a ring while queries meet "
-	     "those that are there"),
+	     "those that are there, or each rank has some heads of all tokens for attention"),
 	PASS(merge_qkv, "merge-qkv", REWRITE, 1, NULL, fo_pass_merge_qkv,
 	     "queries, keys and values come from one matmul: their input is read once, forward and backward"),
 	PASS(merge_gate_up, "merge-gate-up", REWRITE, 1, NULL, fo_pass_merge_gate_up,

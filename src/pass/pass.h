@@ -98,6 +98,8 @@ fo_pass_fn fo_pass_tp, fo_pass_cp, fo_pass_pp, fo_pass_pp_weights, fo_pass_tp_as
 	fo_pass_offload, fo_pass_fused_optimizer, fo_pass_ddp, fo_pass_zero, fo_pass_optimizer_in_backward,
 	fo_pass_wgrad_lane;
 
+/* cp_heads.c: pass cp where each rank has some heads of all tokens. */
+void fo_pass_cp_heads(struct fo_program *p);
 /* ddp.c: sums of the gradients in `of` (by buffer) over all ranks behind each micro-batch but the last. */
 void fo_pass_ddp_each(struct fo_program *p, const bool *of);
 /* ddp.c: of[2] = of[0] + of[1], operation `at` of a block. */

@@ -573,6 +573,14 @@ static fo_status check_mesh(const struct fo_mesh *m)
 	return FO_OK;
 }
 
+static fo_status check_cp(const struct fo_model *m, const struct fo_lowering *run)
+{
+	const int32_t cp = fo_mesh_cp(&run->mesh);
+	if (run->pass.cp == FO_CP_HEADS)
+		return fo_mesh_cp_heads_legal(m, run->seq * run->rows, cp, run->pass.tp ? fo_mesh_tp(&run->mesh) : 1);
+	return fo_mesh_cp_legal(run->seq, cp);
+}
+
 fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run)
 {
 	FO_TRY(fo_model_check(m));
@@ -595,12 +603,12 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 			       "cannot lower %lld layers x %lld micro-batches: a step has at most 2^20 of them",
 			       (long long)m->layers, (long long)run->micro_batches);
 	FO_TRY(check_mesh(&run->mesh));
-	FO_TRY(fo_mesh_cp_legal(run->seq, fo_mesh_cp(&run->mesh)));
+	FO_TRY(check_cp(m, run));
 	FO_TRY(fo_lowering_check_pipeline(run, m->layers));
 	*p = (struct fo_program){
 		.model = *m,
 		.run = *run,
-		.tokens = run->seq / fo_mesh_cp(&run->mesh) * run->rows,
+		.tokens = run->seq * run->rows / fo_mesh_cp(&run->mesh),
 		.rank = run->mesh.rank,
 		.ranks = fo_mesh_ranks(&run->mesh),
 		.layer_end = (int32_t)m->layers,

@@ -1,5 +1,6 @@
 /* Ranks as a mesh: groups, places in them, and the rows that each has. */
 #include "program/program.h"
+#include "program/ring.h"
 #include "program/schedule.h"
 
 #include <stdio.h>
@@ -258,6 +259,43 @@ fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp)
 	else
 		snprintf(rows, sizeof rows, "%lld", 2LL * cp);
 	return fo_hint(st, "mesh.cp=%lld%s can share them; or data.seq=%s", (long long)below, more, rows);
+}
+
+static bool heads_can(const struct fo_model *m, int64_t tokens, int32_t cp, int32_t tp)
+{
+	const int64_t kv = m->kv_heads % tp ? 1 : m->kv_heads / tp; /* fewer than tp: one each, as pass tp copies them */
+	return m->heads % ((int64_t)tp * cp) == 0 && fo_heads_each(kv, cp) && tokens % cp == 0;
+}
+
+fo_status fo_mesh_cp_heads_legal(const struct fo_model *m, int64_t tokens, int32_t cp, int32_t tp)
+{
+	const int64_t most = m->heads / tp;
+	int64_t below = cp - 1, above = cp + 1;
+	char each[48] = "", more[32] = "";
+	if (cp < 2 || m->heads % tp || heads_can(m, tokens, cp, tp)) /* what tp cannot divide, pass tp says */
+		return FO_OK;
+	while (!heads_can(m, tokens, (int32_t)below, tp)) /* one rank can */
+		below--;
+	while (above <= most && !heads_can(m, tokens, (int32_t)above, tp))
+		above++;
+	if (tp > 1)
+		snprintf(each, sizeof each, " that each of %d tp ranks has", tp);
+	if (above <= most)
+		snprintf(more, sizeof more, " or %lld", (long long)above);
+	fo_status st;
+	if (most % cp)
+		st = fo_fail(FO_EARG, "%d ranks of a cp group cannot share the %lld attention heads%s evenly", cp,
+			     (long long)most, each);
+	else if (tokens % cp)
+		st = fo_fail(FO_EARG, "%d ranks of a cp group cannot share the %lld tokens of a micro-batch evenly", cp,
+			     (long long)tokens);
+	else
+		st = fo_fail(FO_EARG,
+			     "%d ranks of a cp group cannot share the %lld key and value heads%s: neither divides the "
+			     "other",
+			     cp, (long long)(m->kv_heads % tp ? 1 : m->kv_heads / tp), each);
+	return fo_hint(st, "pass.cp=heads can have mesh.cp=%lld%s; pass.cp=ring divides no heads", (long long)below,
+		       more);
 }
 
 bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, uint8_t *rows, uint8_t *cols)

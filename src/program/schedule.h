@@ -154,4 +154,33 @@ void fo_pp_formula_of(struct fo_pp_formula *out, const struct fo_pp_shape *p, do
 /* The published peak of a stage's activations in flight, in micro-batches x chunks: what fo_pp_in_flight counts. */
 int64_t fo_pp_in_flight_formula(const struct fo_pp_shape *p, int32_t stage);
 
+/* ---- layers of a model over stages ---- */
+
+/* Predicted costs on one stage. All layers are alike; the first part has the embedding, the last one the head. Seconds
+ * are forward and backward of one micro-batch. Bytes stay all step long (weights, gradients, optimizer's state); held
+ * bytes are the activations of one micro-batch in flight. Where embedding and head are tied, both have the matrix. */
+struct fo_pp_costs {
+	double layer_s, embed_s, head_s;
+	double layer_bytes, embed_bytes, head_bytes;
+	double layer_held, embed_held, head_held;
+	double room; /* bytes that a stage has; 0: no limit */
+};
+struct fo_pp_balance {
+	int32_t *layers;    /* by part of the model, each at least 1: the caller's, [fo_pp_parts] */
+	double slowest_s;   /* of the slowest stage */
+	double fullest;     /* bytes of the fullest stage */
+	int32_t slow, full; /* which stages these are */
+	double mean_s;      /* of all stages: no split is faster than this */
+};
+/* Splits `layers` layers so that the slowest stage is as fast as it can be within the room; of those splits, one whose
+ * fullest stage is emptiest; of those, the most even one. A step takes the sum of all stages' times and m - 1 times the
+ * slowest one's, and the sum is the same for every split. A stage's layers go to its chunks so that the slowest chunk is
+ * fastest. Exact: dynamic programming over stages and layers. FO_EARG: fewer layers than parts. FO_ENOMEM: nothing fits;
+ * what the best split needs. */
+FO_CHECKED fo_status fo_pp_balance_of(struct fo_pp_balance *out, const struct fo_pp_shape *p, int32_t layers,
+				      const struct fo_pp_costs *c);
+/* Seconds and bytes of a stage with these layers by part; either may be NULL. */
+void fo_pp_stage_costs(const struct fo_pp_shape *p, int32_t stage, const int32_t *layers, const struct fo_pp_costs *c,
+		       double *seconds, double *bytes);
+
 #endif
