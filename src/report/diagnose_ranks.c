@@ -214,7 +214,7 @@ static void step_slots(struct fo_doc *doc, const struct fo_schedule_log *s)
 	struct fo_draw_slots c;
 	if (!fo_slots_of_log(doc, &c, s, s->steps - 1, 0))
 		return;
-	c.title = "The last recorded step by stage: what is white is empty";
+	c.title = "The last recorded step by stage: gaps are empty";
 	c.desc = "Each row is a stage of the first replica; F3: microbatch 3 forward";
 	fo_doc_slots(doc, &c);
 }
