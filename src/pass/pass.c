@@ -29,6 +29,9 @@ const struct fo_pass fo_pass_table[] = {
 	     "not at all (none)"),
 	PASS(moments, "moments", REWRITE, 1, fo_pass_moments_legal, fo_pass_moments,
 	     "AdamW's moments are stored in bf16, half the bytes"),
+	PASS(pp, "pp", SCHEDULE, 1 + FO_PP_1F1B, fo_pass_pp_legal, fo_pass_pp,
+	     "ranks of a pp group are stages of a pipeline: each has its part of the layers, and activations travel "
+	     "from one to the next"),
 	PASS(fp8, "fp8", REWRITE, 1, fo_pass_fp8_legal, fo_pass_fp8,
 	     "the layers' matmuls take fp8 factors with scales, cast once for all that read them"),
 	PASS(fp8_precompute, "fp8-scale-precompute", REWRITE, 1, fo_pass_fp8_precompute_legal, fo_pass_fp8_precompute,
@@ -111,6 +114,27 @@ fo_status fo_passes_apply(struct fo_program *p)
 		}
 	}
 	return FO_OK;
+}
+
+void fo_pass_note_job(struct fo_program *p)
+{
+	struct fo_program all;
+	struct fo_lowering low = p->run;
+	if (!p->staged)
+		return;
+	/* Stages divide slots, so together they run what one rank with all layers runs. A tied embedding's second
+	 * update is left out: it is no matmul. */
+	low.mesh.rank %= fo_mesh_stage_ranks(&low.mesh);
+	low.mesh.pp = 0;
+	low.pass.pp = low.pass.pp_chunks = 0;
+	if (fo_pass_build(&all, &p->model, &low) != FO_OK) {
+		fo_err_clear(); /* then it is not known */
+		return;
+	}
+	const double none = fo_program_cost(&all, 0).exec, one = fo_program_cost(&all, 1).exec;
+	p->job_exec = none * all.ranks;
+	p->job_exec_pair = (one - none) * all.ranks;
+	fo_program_fini(&all);
 }
 
 fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run)

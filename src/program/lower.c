@@ -566,9 +566,10 @@ static void emit(struct lowering *c)
 static fo_status check_mesh(const struct fo_mesh *m)
 {
 	if (!fo_mesh_is_sound(m) || m->rank < 0 || m->rank >= fo_mesh_ranks(m))
-		return fo_fail(FO_EARG,
-			       "cannot lower rank %d of a mesh of %d x %d x %d x %d: at most %d ranks, counted from 0",
-			       m->rank, m->replicate, m->shard, m->cp, m->tp, FO_MESH_RANKS_MOST);
+		return fo_fail(
+			FO_EARG,
+			"cannot lower rank %d of a mesh of %d x %d x %d x %d x %d: at most %d ranks, counted from 0",
+			m->rank, m->pp, m->replicate, m->shard, m->cp, m->tp, FO_MESH_RANKS_MOST);
 	return FO_OK;
 }
 
@@ -595,6 +596,7 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 			       (long long)m->layers, (long long)run->micro_batches);
 	FO_TRY(check_mesh(&run->mesh));
 	FO_TRY(fo_mesh_cp_legal(run->seq, fo_mesh_cp(&run->mesh)));
+	FO_TRY(fo_lowering_check_pipeline(run, m->layers));
 	*p = (struct fo_program){
 		.model = *m,
 		.run = *run,
