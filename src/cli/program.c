@@ -13,11 +13,14 @@ struct program {
 	bool force;
 	const char *dump;
 	bool operations;
+	int64_t meshes;
 };
 static const struct fo_opt extra[] = {
 	FO_OPT_BOOL(struct program, operations, "cli.operations", "true", "list the operations of every block"),
 	FO_OPT_OUTPUT(struct program, dump, "cli.dump", "FILE", "",
 		      "write the program as text; --program.file=FILE reads it back", FO_OUTPUT_PROGRAM),
+	FO_OPT_INT(struct program, meshes, "cli.meshes", "N", "0", 0, FO_RUN_RANKS_MOST, "ranks",
+		   "the meshes of N ranks that the run can have instead, with what each rank receives and holds"),
 	FO_CLI_OUTPUT_ROWS(struct program, "cli", "print JSON")
 };
 
@@ -238,6 +241,10 @@ static fo_status run(const struct fo_cli_call *call)
 	struct fo_unrolled u;
 	struct fo_pass_ranks all = { 0 };
 	fo_status st = FO_OK;
+	if (in->meshes && *in->dump)
+		return fo_fail(FO_EARG, "--dump writes one program, and --meshes makes none: leave one of them out");
+	if (in->meshes)
+		return fo_cli_meshes(call, &in->run, (int)in->meshes);
 	FO_TRY(fo_pass_build_run(&p, &in->run));
 	if (*in->run.program_file)
 		FO_TRY_OR(st, fo_cli_same_program(&p, call->options, &in->run), done);
@@ -265,12 +272,13 @@ done:
 const struct fo_command fo_cmd_program = {
 	.name = "program",
 	.group = "improve",
-	.usage = "flatout program [run.yaml] [--KEY=VALUE ...] [--dump FILE] [--no-operations] [--json]",
+	.usage = "flatout program [run.yaml] [--KEY=VALUE ...] [--dump FILE] [--no-operations] [--meshes N] [--json]",
 	.summary = "the step program of a run: operations, costs, memory plan",
 	.text = "A training step is a program: blocks of operations, each written once and repeated over layers and "
 		"micro-batches. The engine runs it, the meter counts it, the memory plan is made from it. '*' behind "
 		"an operand: read and written; '+=': accumulated; '!': read for the last time.\n\n"
 		"  flatout program run.yaml --no-operations\n"
+		"  flatout program run.yaml --meshes=8\n"
 		"  flatout program --model.name=llama-3.1-8b --data.seq=8192 --json\n",
 	.opts = fo_run_options,
 	.own = extra,

@@ -453,24 +453,33 @@ static int64_t gradients(const struct mesh *x, bool own, bool layers)
 	return bytes;
 }
 
-/* Gathered copies of weights, most at a time. */
-static int64_t copies(const struct mesh *x)
+/* Gathered copies of weights, most at a time: the embedding's and the head's live at other times, but where these lie
+ * close to each other. *head: those that are there with all activations. */
+static int64_t copies(const struct mesh *x, int64_t *head)
 {
-	int64_t layer = 0, outside = 0;
+	const bool keeps = x->pass->zero_reshard != FO_RESHARD_FORWARD;
+	const int64_t ahead = x->pass->zero_prefetch + 2, layers = keeps ? x->layers : fo_min(ahead, x->layers);
+	int64_t of[UNITS] = { 0 };
+	*head = 0;
 	if (x->pass->zero != FO_ZERO_WEIGHTS)
 		return 0;
 	for (int i = 0; i < x->n; i++)
 		if (x->tensor[i].shared)
-			*(x->tensor[i].unit == LAYER ? &layer : &outside) += padded(x->tensor[i].rows,
-										    x->tensor[i].cols, x->weight);
-	const int64_t most = x->pass->zero_reshard == FO_RESHARD_FORWARD ? x->pass->zero_prefetch + 2 : x->layers;
-	return outside * 2 + layer * fo_min(most, x->layers);
+			of[x->tensor[i].unit] += padded(x->tensor[i].rows, x->tensor[i].cols, x->weight);
+	if (!x->pass->zero_first) /* else some of them persist */
+		*head = of[x->m->tied ? EMBED : HEAD] + (keeps ? x->layers * of[LAYER] : 0);
+	const bool apart = !keeps && x->layers > ahead;
+	return layers * of[LAYER] + (apart ? fo_max(of[EMBED], of[HEAD]) : of[EMBED] + of[HEAD]);
 }
+
+/* Bytes of one tensor of the vocabulary's gradient. */
+static int64_t words(const struct mesh *x) { return padded(x->v, x->d, x->state); }
 
 /* Gradients of weights when the last micro-batch's forward is over, when backward is, and most at a time. Those of own
  * rows have buffers of their own, which are there beside whole ones until these are scattered. */
 struct gradients {
 	int64_t before, end, most;
+	bool by_layer; /* gone behind the slot that completes them */
 };
 
 static struct gradients gradients_of(const struct mesh *x)
@@ -483,7 +492,9 @@ static struct gradients gradients_of(const struct mesh *x)
 		   early = c->optimizer_in_backward && !late && !several;
 	const int64_t whole = gradients(x, false, true) * x->layers + gradients(x, false, false),
 		      own = gradients(x, true, true) * x->layers + gradients(x, true, false);
-	struct gradients g = { .end = by_layer ? own : whole, .most = by_layer ? own : whole };
+	struct gradients g = { .end = by_layer ? own : whole,
+			       .most = by_layer ? own : whole,
+			       .by_layer = by_layer || early };
 	if (several)
 		g.before = scatters_each(x) ? own : whole;
 	if (scatters && !by_layer)
@@ -502,15 +513,18 @@ static void arena(const struct mesh *x, struct fo_mesh_memory *o)
 	const struct gradients g = gradients_of(x);
 	const bool several = x->micro_batches > 1;
 	const int64_t logits = (chunks_loss(x) ? x->pass->fuse_loss : x->tokens) * x->v * x->act,
-		      layer = gradients(x, false, true), outside = gradients(x, false, false),
-		      batch = 8 * 4 * x->tokens * x->size[FO_GROUP_CP] + 64 * ALIGN,
+		      layer = gradients(x, false, true), batch = 8 * 4 * x->tokens * x->size[FO_GROUP_CP] + 64 * ALIGN,
 		      head = logits + 4 * (x->own_tokens + x->tokens) * x->d * x->act + 8 * x->tokens * x->state;
+	int64_t head_copies;
+	const int64_t gathered = copies(x, &head_copies);
 	o->kept = first * kept_of(x, x->pass->recompute) + (x->layers - first) * kept_of(x, rest);
 	o->gradients = g.most;
-	o->arena_low = fo_max(o->kept + logits + g.before, g.end);
-	o->arena_high = (several ? o->kept + g.most : fo_max(o->kept, g.most)) +
-			fo_max(passing(x) * (1 + (x->pass->wgrad_lane != 0)), head) + copies(x) + batch +
-			2 * (layer + outside);
+	o->arena_low = o->kept + logits + g.before + head_copies + (chunks_loss(x) && !g.before ? words(x) : 0);
+	o->arena_low = fo_max(o->arena_low, g.end);
+	/* Whole gradients of two layers and of the head, where all gradients are not counted already. */
+	const int64_t whole = several && !g.by_layer ? 0 : 2 * layer + words(x);
+	o->arena_high = (several ? o->kept + g.most : fo_max(o->kept, g.most)) + whole + gathered + batch +
+			fo_max(passing(x) * (1 + (x->pass->wgrad_lane != 0)), head);
 }
 
 static void persistent(const struct mesh *x, int64_t kept_copies, struct fo_mesh_memory *o)
