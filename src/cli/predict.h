@@ -10,6 +10,7 @@
 struct predict {
 	struct fo_run run;
 	const char *profile, *compare, *timeline, *device;
+	const char *cluster, *torchtitan, *megatron, *deepspeed; /* never set: predict_cluster.c has them */
 	double documents;
 	int over; /* 0 threads, 1 MPI */
 	bool all, budget, force;

@@ -83,7 +83,8 @@ void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
 	const struct fo_sim_ranks *j = &x->job;
 	fo_doc_line(d, "ranks", "%d of %d thread%s each, %s", j->ranks, x->threads, x->threads == 1 ? "" : "s",
 		    j->alike ? "all alike: one was simulated for all"
-			     : fo_doc_printf(d, "%d role%s, each rank simulated", j->roles, j->roles == 1 ? "" : "s"));
+			     : fo_doc_printf(d, "%d role%s: %d do not do the same at the same times", j->roles,
+					     j->roles == 1 ? "" : "s", j->classes));
 	fo_doc_line(d, "step between", "%s", interval(d, j->step_s));
 	fo_doc_line(d, "exposed", "%s of communication while no lane computes; of it waiting for a late rank %s",
 		    interval(d, j->exposed_s), j->late_s.high > 0 ? interval(d, j->late_s) : "nothing");
@@ -120,7 +121,7 @@ void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json 
 	const struct fo_sim_ranks *s = &x->job;
 	fo_json_object(j, "ranks");
 	fo_json_put(j, FO_INT("ranks", s->ranks), FO_INT("roles", s->roles), FO_INT("threads_each", x->threads),
-		    FO_BOOL("alike", s->alike));
+		    FO_BOOL("alike", s->alike), FO_INT("classes", s->classes));
 	put_interval(j, "step_seconds", s->step_s);
 	put_interval(j, "exposed_seconds", s->exposed_s);
 	put_interval(j, "late_seconds", s->late_s);

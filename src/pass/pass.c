@@ -29,6 +29,9 @@ const struct fo_pass fo_pass_table[] = {
 	     "not at all (none)"),
 	PASS(moments, "moments", REWRITE, 1, fo_pass_moments_legal, fo_pass_moments,
 	     "AdamW's moments are stored in bf16, half the bytes"),
+	PASS(pp, "pp", SCHEDULE, 1 + FO_PP_1F1B, fo_pass_pp_legal, fo_pass_pp,
+	     "ranks of a pp group are stages of a pipeline: each has its part of the layers, and activations travel "
+	     "from one to the next"),
 	PASS(fp8, "fp8", REWRITE, 1, fo_pass_fp8_legal, fo_pass_fp8,
 	     "the layers' matmuls take fp8 factors with scales, cast once for all that read them"),
 	PASS(fp8_precompute, "fp8-scale-precompute", REWRITE, 1, fo_pass_fp8_precompute_legal, fo_pass_fp8_precompute,

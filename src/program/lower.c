@@ -586,6 +586,7 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 			       (long long)m->layers, (long long)run->micro_batches);
 	FO_TRY(fo_mesh_check(&run->mesh));
 	FO_TRY(fo_mesh_tokens_legal(m, run));
+	FO_TRY(fo_lowering_check_pipeline(run, m->layers));
 	*p = (struct fo_program){
 		.model = *m,
 		.run = *run,

@@ -581,6 +581,8 @@ static fo_status known(const struct fo_lowering *run)
 		return fo_fail(FO_EUNSUPPORTED, "the cost of a mesh with fp8 is not known without its program");
 	if (c->offload)
 		return fo_fail(FO_EUNSUPPORTED, "the cost of a mesh with offload is not known without its program");
+	if (fo_mesh_pp(&run->mesh) > 1)
+		return fo_fail(FO_EUNSUPPORTED, "the cost of a mesh with stages is not known without its program");
 	if (run->mode != FO_MODE_TRAIN)
 		return fo_fail(FO_EUNSUPPORTED, "the cost of a mesh is that of a training step");
 	if ((fo_mesh_ranks(&run->mesh) > 1 && !c->ddp) || (fo_mesh_tp(&run->mesh) > 1 && !c->tp) ||

@@ -422,11 +422,13 @@ struct types {
 static const char *check_number(int dtype, int type, int first, struct types *seen)
 {
 	bool fp8 = fo_dtype_fp8(dtype), makes = type == FO_TYPE_FP8 || type == FO_TYPE_CAST;
-	if (type == FO_TYPE_MAX) /* in every precision */
+	/* In every precision, as numbers in fp8. */
+	if (type == FO_TYPE_MAX || type == FO_TYPE_F32 || type == FO_TYPE_STEP)
 		return dtype == FO_F32 ? NULL : "maxima and scales must be f32";
-	if (seen->wide >= 0 && seen->wide != (dtype == FO_F64))
+	if (!fp8 && seen->wide >= 0 && seen->wide != (dtype == FO_F64))
 		return "operands mix f64 with narrower numbers";
-	seen->wide = dtype == FO_F64;
+	if (!fp8)
+		seen->wide = dtype == FO_F64;
 	if (type == FO_TYPE_WIDE && dtype != FO_F32 && dtype != FO_F64)
 		return "statistics, gradients of weights and tables are f32 at least";
 	if (dtype == FO_I16 && type != FO_TYPE_MASTER)
@@ -437,8 +439,6 @@ static const char *check_number(int dtype, int type, int first, struct types *se
 		return "a cast makes fp8 numbers";
 	if (type == FO_TYPE_LIKE && dtype != first)
 		return "an operand must have the type of the first";
-	if ((type == FO_TYPE_F32 || type == FO_TYPE_STEP) && dtype != FO_F32)
-		return "maxima and scales must be f32";
 	if (!makes || !fp8)
 		return NULL;
 	if (seen->cast >= 0 && seen->cast != dtype)

@@ -496,8 +496,8 @@ static void test_step(void **state)
 		must(fo_rates_init(&r, &m, 1));
 		must(fo_sim_ranks_init(&x, &p));
 		assert_int_equal(x.roles, 1);
-		assert_true(x.alike);
 		must(fo_sim_ranks_step(&x, &r, &l, ranks, -1));
+		assert_true(x.alike);
 		double held = 0, calls = 0, wire = 0;
 		for (int i = 0; i < u.n; i++) {
 			const struct fo_op *o = fo_instance_op(&p, &u, i);

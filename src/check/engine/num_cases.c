@@ -206,13 +206,17 @@ static void cases_attention_bwd(struct list *l)
 }
 static void cases_attention_bwd_rope(struct list *l) { cases_attention_bwd(l); }
 
-/* Own keys, those of a rank before and of one behind; rows, documents, windows. */
+/* Own keys, those of a rank before and of one behind; rows, documents, windows. Where most queries see all keys of
+ * another rank, no number stands out that a worst error could be measured by, so sets that round probabilities to bf16,
+ * which take heads of 16 columns, do not get those here: tests/num/test_ring.c has them. */
 static const struct ring {
 	int cp, place, peer, chunk, rows, heads, kv, dim, window;
 } ring[] = {
-	{ 1, 0, 0, 2, 1, 1, 1, 8, 0 },    { 2, 1, 0, 9, 1, 4, 2, 16, 0 },   { 2, 1, 1, 9, 2, 4, 2, 16, 0 },
-	{ 2, 0, 1, 33, 2, 3, 1, 24, 0 },  { 4, 2, 1, 50, 1, 2, 2, 64, 0 },  { 4, 1, 3, 50, 1, 2, 1, 32, 0 },
-	{ 3, 1, 0, 30, 2, 4, 2, 16, 11 }, { 3, 2, 1, 30, 2, 4, 2, 16, 40 }, { 3, 0, 2, 70, 1, 2, 1, 128, 150 },
+	{ 1, 0, 0, 2, 1, 1, 1, 8, 0 },    { 2, 1, 0, 9, 1, 4, 2, 16, 0 },    { 2, 1, 1, 9, 2, 4, 2, 16, 0 },
+	{ 2, 0, 1, 33, 2, 3, 1, 24, 0 },  { 4, 2, 1, 50, 1, 2, 2, 64, 0 },   { 4, 1, 3, 50, 1, 2, 1, 24, 0 },
+	{ 3, 1, 0, 30, 2, 4, 2, 16, 11 }, { 3, 2, 1, 30, 2, 4, 2, 16, 40 },  { 3, 0, 2, 70, 1, 2, 1, 128, 150 },
+	{ 2, 0, 1, 144, 1, 2, 1, 16, 0 }, { 2, 1, 1, 97, 2, 1, 1, 32, 120 }, { 8, 6, 5, 48, 3, 2, 2, 24, 0 },
+	{ 2, 1, 0, 61, 2, 3, 3, 20, 25 }, { 4, 0, 3, 100, 1, 2, 1, 72, 1 },
 };
 enum { RINGS = sizeof ring / sizeof *ring };
 
