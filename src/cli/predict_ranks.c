@@ -99,8 +99,9 @@ void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
 	else if (j->crowd.tensor > 1.02)
 		fo_doc_line(d, "together",
 			    "ranks that compute at once take %.2f times as long as one alone, where memory is the "
-			    "limit %.2f times",
-			    j->crowd.tensor, j->crowd.memory);
+			    "limit %.2f times%s",
+			    j->crowd.tensor, j->crowd.memory,
+			    j->crowd.measured ? " (measured on a run's operations)" : "");
 	say_sure(x, d);
 	if (x->measured.steps)
 		fo_doc_line(d, "measured",
@@ -142,7 +143,8 @@ void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json 
 	fo_json_put(j, FO_TEXT("over", x->links.over), FO_REAL("received_bytes", fo_sim_ranks_wire(s, 0)),
 		    FO_REAL("link_bytes_per_second", x->links.byte_s > 0 ? x->links.byte_s : NAN),
 		    FO_REAL("link_latency_seconds", x->links.latency_s), FO_BOOL("crowd_known", s->crowd.known),
-		    FO_REAL("crowd_tensor", s->crowd.tensor), FO_REAL("crowd_memory", s->crowd.memory));
+		    FO_BOOL("crowd_measured", s->crowd.measured), FO_REAL("crowd_tensor", s->crowd.tensor),
+		    FO_REAL("crowd_memory", s->crowd.memory));
 	fo_json_object(j, "sure_seconds");
 	for (int i = 0; i < FO_SURE_COUNT; i++)
 		fo_json_real(j, fo_sure_name[i], s->sure_s[i]);

@@ -181,7 +181,7 @@ static void take_classes(const struct fo_sim_ranks *x, const struct fo_fleet_run
 	for (int k = 0; k < run->classes; k++) {
 		const struct fo_sim_role *role = &x->role[run->class[k].role];
 		struct fo_sim *s = &(*of_class)[k];
-		const struct fo_sim_rank r = { &role->p, &role->u, s };
+		const struct fo_sim_rank r = { &role->p, &role->u, s, NULL };
 		take_times(s, role, end);
 		fo_sim_take(s, &r, run, k);
 	}
@@ -209,7 +209,7 @@ static fo_status walk(struct fo_sim_ranks *x, const struct fo_rates *r, int core
 	fill_crowd(&crowd, x, r, cores, end);
 	for (int k = 0; k < x->roles; k++) {
 		take_times(&times[k], &x->role[k], end);
-		role[k] = (struct fo_sim_rank){ &x->role[k].p, &x->role[k].u, &times[k] };
+		role[k] = (struct fo_sim_rank){ &x->role[k].p, &x->role[k].u, &times[k], NULL };
 	}
 	struct fo_sim_job job = {
 		.role = role, .roles = x->roles, .role_of = x->role_of, .meets = true, .serial = true
