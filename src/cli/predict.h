@@ -10,7 +10,8 @@
 struct predict {
 	struct fo_run run;
 	const char *profile, *compare, *timeline, *device;
-	double documents;
+	const char *what_if, *scale, *without;
+	double documents, links;
 	int over; /* 0 threads, 1 MPI */
 	bool all, budget, force;
 	const char *json;
@@ -27,6 +28,9 @@ const char *fo_cli_predict_operation(struct fo_doc *d, const struct fo_program *
 				     const struct fo_sim_line *l);
 /* Predicts the step on an accelerator of the catalogue (predict_device.c). */
 FO_CHECKED fo_status fo_cli_predict_device(const struct fo_cli_call *call);
+
+/* Runs recorded steps again with other times (predict_what_if.c). */
+FO_CHECKED fo_status fo_cli_predict_what_if(const struct fo_cli_call *call);
 
 /* ---- several ranks (predict_ranks.c) ---- */
 
