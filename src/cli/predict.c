@@ -38,6 +38,12 @@ static const struct fo_opt extra[] = {
 		    "with --what-if: this rank, or the straggler, takes what the others take"),
 	FO_OPT_OUTPUT(struct predict, timeline, "cli.timeline", "FILE", "", "write the predicted timeline",
 		      FO_OUTPUT_TIMELINE),
+	FO_OPT_OUTPUT(struct predict, timelines, "cli.timelines", "DIR", "",
+		      "of several ranks: write their timelines into this new folder, which 'flatout diagnose' reads",
+		      FO_OUTPUT_NEW_NAMES),
+	FO_OPT_OUTPUT(struct predict, trace, "cli.trace", "FILE", "",
+		      "of several ranks: write the step of those that differ for ui.perfetto.dev or chrome://tracing",
+		      FO_OUTPUT_SLICES),
 	FO_OPT_BOOL(struct predict, all, "cli.all", "false", "list every operation"),
 	FO_CLI_OUTPUT_ROWS(struct predict, "cli", "print JSON")
 };
@@ -465,6 +471,12 @@ static fo_status report(struct report *r, const struct fo_cli_call *call)
 		FO_TRY(compare(r));
 	if (*r->in->timeline)
 		FO_TRY(fo_cli_predict_timeline(&r->sim, r->program, r->u, r->in->timeline));
+	if (p->ranks > 1)
+		FO_TRY(fo_cli_predict_ranks_files(&r->ranks, r->in->timelines, r->in->trace));
+	else if (*r->in->timelines || *r->in->trace)
+		return fo_fail(
+			FO_EARG,
+			"--timelines and --trace are of several ranks, and there is one: --timeline writes its step");
 	fo_sim_table_sort(&r->table);
 	if (call->json) {
 		write_json(r, call->json);

@@ -10,7 +10,7 @@
 struct predict {
 	struct fo_run run;
 	const char *profile, *compare, *timeline, *device;
-	const char *what_if, *scale, *without;
+	const char *what_if, *scale, *without, *timelines, *trace;
 	double documents, links;
 	int over; /* 0 threads, 1 MPI */
 	bool all, budget, force;
@@ -40,6 +40,8 @@ struct fo_predict_ranks {
 	int threads;                    /* of each rank */
 	struct fo_sim_exposed measured; /* with --compare; steps 0: nothing to compare with */
 };
+/* Timelines of the ranks in a folder, and a trace of those that differ; "": not. */
+FO_CHECKED fo_status fo_cli_predict_ranks_files(const struct fo_predict_ranks *x, const char *dir, const char *trace);
 void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d);
 void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json *j);
 /* An option of a run that is recorded there (r NULL: no run), else what is given. */
