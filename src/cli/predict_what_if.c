@@ -44,7 +44,7 @@ static fo_status find_without(struct what_if *w)
 				       w->in->what_if);
 		if (!x->slow_known)
 			fo_hint(st,
-				"its %d recorded steps are too few to tell: %d are needed; --without=N leaves rank N out",
+				"its %d steps are too few to tell: %d are needed; --without=N leaves rank N out",
 				x->slow_steps, x->slow_needed);
 		return st;
 	}
