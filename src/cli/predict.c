@@ -36,6 +36,12 @@ static const struct fo_opt extra[] = {
 		    "with --what-if: links between ranks X times as fast"),
 	FO_OPT_TEXT(struct predict, without, "cli.without", "RANK", "",
 		    "with --what-if: this rank, or the straggler, takes what the others take"),
+	/* Any of these makes it the command of predict_cluster.c before options are read: they stand here for help. */
+	FO_OPT_PATH(struct predict, cluster, "cli.cluster", "C", "",
+		    "on a cluster, with options of its own: 'flatout predict cluster --help' lists them"),
+	FO_OPT_PATH(struct predict, torchtitan, "cli.torchtitan", "FILE", "", "there: a torchtitan configuration"),
+	FO_OPT_PATH(struct predict, megatron, "cli.megatron", "ARGS", "", "there: Megatron-LM's arguments"),
+	FO_OPT_PATH(struct predict, deepspeed, "cli.deepspeed", "FILE", "", "there: a DeepSpeed configuration"),
 	FO_OPT_OUTPUT(struct predict, timeline, "cli.timeline", "FILE", "", "write the predicted timeline",
 		      FO_OUTPUT_TIMELINE),
 	FO_OPT_OUTPUT(struct predict, timelines, "cli.timelines", "DIR", "",
@@ -535,7 +541,8 @@ const struct fo_command fo_cmd_predict = {
 		 "flatout predict [run.yaml] --device D [--KEY=VALUE ...] [--profile FILE] [--documents N] [--budget] "
 		 "[--all] [--json]\n"
 		 "flatout predict --compare RUN [--run.threads=N] [--profile FILE] [--all] [--json]\n"
-		 "flatout predict --what-if RUN [--scale NAME=X,...] [--links X] [--without RANK|straggler] [--json]",
+		 "flatout predict --what-if RUN [--scale NAME=X,...] [--links X] [--without RANK|straggler] [--json]\n"
+		 "flatout predict [CONFIG...] --cluster C ...  (flatout predict cluster --help)",
 	.summary = "step time, MFU and memory of a run, without running it",
 	.text = "The simulator runs the same step program as the engine: the time of each operation comes from the "
 		"machine profile of 'flatout calibrate', their order from the program's lanes and waits, the memory "
@@ -557,4 +564,6 @@ const struct fo_command fo_cmd_predict = {
 	.act = run,
 	.size = sizeof(struct predict),
 	.most = 1,
+	.instead = &fo_cmd_predict_cluster,
+	.instead_of = "--cluster --torchtitan --megatron --deepspeed",
 };

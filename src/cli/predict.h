@@ -11,6 +11,7 @@ struct predict {
 	struct fo_run run;
 	const char *profile, *compare, *timeline, *device;
 	const char *what_if, *scale, *without, *timelines, *trace;
+	const char *cluster, *torchtitan, *megatron, *deepspeed; /* never set: predict_cluster.c has them */
 	double documents, links;
 	int over; /* 0 threads, 1 MPI */
 	bool all, budget, force;

@@ -16,7 +16,7 @@ const struct fo_pass fo_pass_table[] = {
 	     "ranks of a tp group have the same rows and divide the layers' weights, heads and columns among them"),
 	PASS(cp, "cp", SHARD, FO_CP_RING, fo_pass_cp_legal, fo_pass_cp,
 	     "ranks of a cp group share the tokens of rows; keys and values travel round a ring while queries meet "
-	     "those that are there"),
+	     "those that are there, or each rank has some heads of all tokens for attention"),
 	PASS(merge_qkv, "merge-qkv", REWRITE, 1, NULL, fo_pass_merge_qkv,
 	     "queries, keys and values come from one matmul: their input is read once, forward and backward"),
 	PASS(merge_gate_up, "merge-gate-up", REWRITE, 1, NULL, fo_pass_merge_gate_up,
@@ -29,6 +29,9 @@ const struct fo_pass fo_pass_table[] = {
 	     "not at all (none)"),
 	PASS(moments, "moments", REWRITE, 1, fo_pass_moments_legal, fo_pass_moments,
 	     "AdamW's moments are stored in bf16, half the bytes"),
+	PASS(pp, "pp", SCHEDULE, 1 + FO_PP_1F1B, fo_pass_pp_legal, fo_pass_pp,
+	     "ranks of a pp group are stages of a pipeline: each has its part of the layers, and activations travel "
+	     "from one to the next"),
 	PASS(fp8, "fp8", REWRITE, 1, fo_pass_fp8_legal, fo_pass_fp8,
 	     "the layers' matmuls take fp8 factors with scales, cast once for all that read them"),
 	PASS(fp8_precompute, "fp8-scale-precompute", REWRITE, 1, fo_pass_fp8_precompute_legal, fo_pass_fp8_precompute,

@@ -284,11 +284,13 @@ static bool has_calls(const struct async *a, const struct fo_block *b)
 	return any && b->n <= ORDER_MOST;
 }
 
-/* Ranks may have unlike parts of the vocabulary, and must make one order: here each has the same part of it. */
+/* Ranks may have unlike parts of the vocabulary, and windows hide unlike numbers of keys from the ranks of a ring, but
+ * all must make one order: here each has the same part, and the place of the ring's first rank. */
 static struct fo_op with_equal_parts(const struct async *a, const struct fo_op *o)
 {
 	const int32_t part = (int32_t)fo_ceil_div(a->p->model.vocab, fo_mesh_tp(&a->p->run.mesh));
 	struct fo_op x = *o;
+	x.attr.place = 0;
 	for (int k = 0; k < x.n; k++) {
 		if (a->p->buf[x.arg[k].buf].row_axis == FO_AXIS_VOCAB)
 			x.arg[k].nr = part;

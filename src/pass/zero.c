@@ -163,7 +163,7 @@ static void scatter(struct zero *z, int block, const struct fo_op *bucket, bool 
 	struct fo_program *p = z->p;
 	struct fo_op rest = *bucket, own = *bucket;
 	rest.n = own.n = 0;
-	if (bucket->group == FO_GROUP_KV) {
+	if (bucket->group == FO_GROUP_KV || bucket->group == FO_GROUP_ENDS) {
 		for (int k = 0; k < bucket->n; k++)
 			if (bucket->arg[k].buf < z->n && z->shared[bucket->arg[k].buf]) {
 				rest.arg[k] = own_rows(z, bucket->arg[k]);

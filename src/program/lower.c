@@ -566,10 +566,19 @@ static void emit(struct lowering *c)
 static fo_status check_mesh(const struct fo_mesh *m)
 {
 	if (!fo_mesh_is_sound(m) || m->rank < 0 || m->rank >= fo_mesh_ranks(m))
-		return fo_fail(FO_EARG,
-			       "cannot lower rank %d of a mesh of %d x %d x %d x %d: at most %d ranks, counted from 0",
-			       m->rank, m->replicate, m->shard, m->cp, m->tp, FO_MESH_RANKS_MOST);
+		return fo_fail(
+			FO_EARG,
+			"cannot lower rank %d of a mesh of %d x %d x %d x %d x %d: at most %d ranks, counted from 0",
+			m->rank, m->pp, m->replicate, m->shard, m->cp, m->tp, FO_MESH_RANKS_MOST);
 	return FO_OK;
+}
+
+static fo_status check_cp(const struct fo_model *m, const struct fo_lowering *run)
+{
+	const int32_t cp = fo_mesh_cp(&run->mesh);
+	if (run->pass.cp == FO_CP_HEADS)
+		return fo_mesh_cp_heads_legal(m, run->seq * run->rows, cp, run->pass.tp ? fo_mesh_tp(&run->mesh) : 1);
+	return fo_mesh_cp_legal(run->seq, cp);
 }
 
 fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run)
@@ -594,11 +603,12 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 			       "cannot lower %lld layers x %lld micro-batches: a step has at most 2^20 of them",
 			       (long long)m->layers, (long long)run->micro_batches);
 	FO_TRY(check_mesh(&run->mesh));
-	FO_TRY(fo_mesh_cp_legal(run->seq, fo_mesh_cp(&run->mesh)));
+	FO_TRY(check_cp(m, run));
+	FO_TRY(fo_lowering_check_pipeline(run, m->layers));
 	*p = (struct fo_program){
 		.model = *m,
 		.run = *run,
-		.tokens = run->seq / fo_mesh_cp(&run->mesh) * run->rows,
+		.tokens = run->seq * run->rows / fo_mesh_cp(&run->mesh),
 		.rank = run->mesh.rank,
 		.ranks = fo_mesh_ranks(&run->mesh),
 		.layer_end = (int32_t)m->layers,

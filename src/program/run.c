@@ -202,6 +202,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, offload, "pass.offload", "N", "0", 0, 10000, "layers",
 		   "activations of the first N layers wait for backward in host memory; 0: none. For devices; auto "
 		   "does not choose it"),
+	FO_OPT_ENUM(R, cp_by, "pass.cp", "ring",
+		    "how tokens of a cp group's ranks see each other: ring: keys and values travel from rank to rank; "
+		    "heads: each rank has some heads of all tokens while attention is computed (all-to-all)",
+		    "ring|heads"), /* enum fo_cp less 1 */
 	FO_OPT_YES_NO(R, tp_sequence, "pass.tp-sequence", "yes",
 		      "ranks of a tp group have norms and the residual stream of their own tokens (sequence parallel); "
 		      "no: of all tokens each"),
@@ -599,7 +603,7 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		      : r->tp_sequence ? FO_TP_SEQUENCE
 				       : FO_TP_REPLICATED,
 		.tp_async = async_of(r),
-		.cp = r->cp < 2 ? FO_CP_OFF : FO_CP_RING,
+		.cp = r->cp < 2 ? FO_CP_OFF : FO_CP_RING + r->cp_by,
 		.offload = r->offload,
 		.fused_optimizer = r->fused_optimizer,
 		.optimizer_in_backward = r->optimizer_in_backward,

@@ -45,6 +45,7 @@ struct fo_run {
 	int64_t seed, steps, rows, micro_batches, threads;
 	int64_t ranks; /* shard x replicate, which share the rows of each micro-batch, x cp x tp */
 	int64_t shard, replicate, cp, tp;
+	int cp_by; /* what a cp group divides while attention is computed: enum fo_cp less 1 */
 	bool tp_sequence;
 	int64_t tp_async;      /* pieces; 0: no; negative: auto */
 	int over;              /* of ranks on devices: enum fo_run_over */

@@ -382,6 +382,33 @@ static size_t add_rank(struct fo_ranks *out, int rank, const struct fo_timeline_
 
 /* ---- who is slow ---- */
 
+/* Joins steps to windows that are long enough, by the first rank's clock; what is left at the end is no window.
+ * own[r * n + w] and step[w] become means over the steps of a window. Returns the windows. */
+static int join_steps(const struct steps *first, double *own, double *step, int ranks, int64_t n)
+{
+	int64_t windows = 0, from = 0, taken = 0, begin_ns = 0;
+	for (int64_t i = 0; i < first->n; i++) {
+		const struct step *at = &first->v[i];
+		if (!at->taken)
+			continue;
+		begin_ns = taken == from ? at->begin_ns : begin_ns;
+		taken++;
+		if ((double)(at->end_ns - begin_ns) * 1e-9 < FO_SLOW_RANK_WINDOW_S)
+			continue;
+		for (int r = 0; r <= ranks; r++) { /* the row behind the last rank's is the steps' own */
+			double *v = r < ranks ? own + r * n : step, sum = 0;
+			for (int64_t k = from; k < taken; k++)
+				sum += v[k];
+			v[windows] = sum / (double)(taken - from);
+		}
+		from = taken;
+		windows++;
+	}
+	for (int r = 1; r < ranks; r++) /* rows become as long as there are windows */
+		memmove(own + r * windows, own + r * n, (size_t)windows * sizeof *own);
+	return (int)windows;
+}
+
 static void find_slow(struct fo_ranks *out, const struct fo_timeline_file *const *file, const struct steps *s)
 {
 	const int64_t n = out->known == out->ranks ? out->steps : 0;
@@ -399,7 +426,7 @@ static void find_slow(struct fo_ranks *out, const struct fo_timeline_file *const
 			w++;
 		}
 	}
-	fo_slow_rank_find(&out->slow, own, step, out->ranks, (int)n);
+	fo_slow_rank_find(&out->slow, own, step, out->ranks, n ? join_steps(&s[0], own, step, out->ranks, n) : 0);
 	out->slow.first = out->first_step;
 	out->slow.last = out->last_step;
 	free(own);

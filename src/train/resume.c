@@ -66,7 +66,7 @@ const char *const fo_resume_free[] = {
 	"pass.recompute", "pass.recompute-layers", "pass.offload", "pass.fused-optimizer", "pass.optimizer-in-backward",
 	"pass.attention", "pass.fp8-scale-precompute", "pass.fp8-transposed", "pass.fp8-fuse", "pass.wgrad-lane",
 	"mesh.ranks", "mesh.shard", "mesh.replicate", "mesh.cp", "mesh.tp", "mesh.over", "mesh.link-gbps",
-	"mesh.link-us", "pass.tp-sequence", "pass.tp-async", "pass.ddp", "pass.overlap", "pass.zero",
+	"mesh.link-us", "pass.cp", "pass.tp-sequence", "pass.tp-async", "pass.ddp", "pass.overlap", "pass.zero",
 	"pass.zero-prefetch", "pass.zero-reshard", "pass.zero-first", "pass.zero-sync", NULL
 };
 

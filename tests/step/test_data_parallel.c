@@ -129,6 +129,10 @@ static void list_options(void)
 	may("cp group of 2, tp group of 2");
 	may("cp group of 2, zero 3");
 	may("cp group of 4, several rows");
+	may("tokens for heads, tp group");
+	may("tokens for heads, zero 3");
+	may("tokens for heads, a kv head on several ranks");
+	may("tokens for heads, rows cut anywhere");
 }
 
 static void see_model(const struct fo_model *m)
@@ -165,6 +169,13 @@ static void see_job(const struct ranks_job *j)
 	saw(low->mesh.cp == 2 && low->mesh.tp == 2, "cp group of 2, tp group of 2");
 	saw(low->mesh.cp == 2 && low->pass.zero == FO_ZERO_WEIGHTS, "cp group of 2, zero 3");
 	saw(low->mesh.cp == 4 && low->rows > 1, "cp group of 4, several rows");
+	if (low->pass.cp == FO_CP_HEADS) {
+		const int32_t cp = low->mesh.cp, tp = fo_mesh_tp(&low->mesh);
+		saw(tp > 1, "tokens for heads, tp group");
+		saw(low->pass.zero == FO_ZERO_WEIGHTS, "tokens for heads, zero 3");
+		saw(j->model.kv_heads % (cp * tp) != 0, "tokens for heads, a kv head on several ranks");
+		saw(low->seq % cp != 0, "tokens for heads, rows cut anywhere");
+	}
 	for (int i = 0; i < fo_pass_fields; i++) {
 		const struct fo_pass_field *f = &fo_pass_field[i];
 		int64_t v = fo_passes_get(&low->pass, f->offset);
@@ -266,11 +277,19 @@ static void task_train(struct task *t)
 	train_alone(&t->truth, &t->m, &low, &t->all);
 }
 
+static bool can_by_heads(const struct task *t, const struct fo_mesh *mesh, int64_t micro)
+{
+	const bool can = fo_mesh_cp_heads_legal(&t->m, t->all.rows / fo_mesh_data(mesh) / micro * t->all.seq, mesh->cp,
+						mesh->tp) == FO_OK;
+	fo_err_clear();
+	return can;
+}
+
 static bool is_shared(const struct task *t, const struct fo_mesh *mesh, int64_t micro)
 {
 	const int64_t parts = fo_mesh_data(mesh) * micro, tokens = t->all.rows / parts * t->all.seq / fo_mesh_cp(mesh);
 	bool shared = fo_mesh_ranks(mesh) <= RANKS_MOST && t->all.rows % parts == 0 &&
-		      fo_mesh_cp_legal(t->all.seq, mesh->cp) == FO_OK &&
+		      (fo_mesh_cp_legal(t->all.seq, mesh->cp) == FO_OK || can_by_heads(t, mesh, micro)) &&
 		      fo_mesh_tp_legal(&t->m, tokens, mesh->tp) == FO_OK;
 	fo_err_clear();
 	return shared;
@@ -541,7 +560,7 @@ static int cases_wanted(void)
 	const char *more = getenv("FLATOUT_RANK_CASES"); /* a nightly run asks for many, a sanitizer's for few */
 	if (more)
 		return atoi(more);
-	return getenv("FLATOUT_SANITIZED") ? 100 : 2000;
+	return getenv("FLATOUT_SANITIZED") ? 100 : 1000;
 }
 
 static void test_equal_to_one_rank(void **state)

@@ -20,6 +20,7 @@ struct form {
 	int cp, tp, shard, zero;
 	enum fo_tp stream; /* of ranks of a tp group */
 	bool several;      /* shard groups, or ranks in them */
+	enum fo_cp by;     /* of ranks of a cp group */
 };
 
 /* The steps of `ranks` ranks, and what came of them. */
@@ -113,7 +114,7 @@ static fo_status run_job(struct job *j, const struct text *text, int ranks, cons
 		low.mesh = (struct fo_mesh){
 			.replicate = sets / form->shard, .shard = form->shard, .cp = form->cp, .tp = form->tp
 		};
-		low.pass.cp = form->cp > 1 ? FO_CP_RING : FO_CP_OFF;
+		low.pass.cp = form->cp > 1 ? form->by : FO_CP_OFF;
 		low.pass.tp = form->stream;
 		low.pass.zero = form->zero;
 		low.pass.zero_prefetch = form->zero == FO_ZERO_WEIGHTS;
@@ -275,18 +276,22 @@ void fo_verify_ranks(struct fo_verify_run *v)
 	const int ranks = v->o->ranks;
 	/* Key and value heads of the model are two. */
 	const struct form form[] = {
-		{ "", 1, 1, 1, FO_ZERO_OFF, FO_TP_OFF, false },
-		{ " zero=1", 1, 1, ranks, FO_ZERO_STATE, FO_TP_OFF, false },
-		{ " zero=2", 1, 1, ranks, FO_ZERO_GRADIENTS, FO_TP_OFF, false },
-		{ " fsdp", 1, 1, ranks, FO_ZERO_WEIGHTS, FO_TP_OFF, false },
-		{ " hsdp", 1, 1, 2, FO_ZERO_WEIGHTS, FO_TP_OFF, true },
-		{ " tp=2", 1, 2, 1, FO_ZERO_OFF, FO_TP_SEQUENCE, false },
-		{ " tp=2 tp-sequence=no", 1, 2, 1, FO_ZERO_OFF, FO_TP_REPLICATED, false },
-		{ " tp=2 fsdp", 1, 2, ranks / 2, FO_ZERO_WEIGHTS, FO_TP_SEQUENCE, true },
-		{ " cp=2", 2, 1, 1, FO_ZERO_OFF, FO_TP_OFF, false },
-		{ " cp=4", 4, 1, 1, FO_ZERO_OFF, FO_TP_OFF, false },
-		{ " cp=2 fsdp", 2, 1, ranks / 2, FO_ZERO_WEIGHTS, FO_TP_OFF, false },
-		{ " cp=2 tp=2", 2, 2, 1, FO_ZERO_OFF, FO_TP_SEQUENCE, false },
+		{ "", 1, 1, 1, FO_ZERO_OFF, FO_TP_OFF, false, FO_CP_RING },
+		{ " zero=1", 1, 1, ranks, FO_ZERO_STATE, FO_TP_OFF, false, FO_CP_RING },
+		{ " zero=2", 1, 1, ranks, FO_ZERO_GRADIENTS, FO_TP_OFF, false, FO_CP_RING },
+		{ " fsdp", 1, 1, ranks, FO_ZERO_WEIGHTS, FO_TP_OFF, false, FO_CP_RING },
+		{ " hsdp", 1, 1, 2, FO_ZERO_WEIGHTS, FO_TP_OFF, true, FO_CP_RING },
+		{ " tp=2", 1, 2, 1, FO_ZERO_OFF, FO_TP_SEQUENCE, false, FO_CP_RING },
+		{ " tp=2 tp-sequence=no", 1, 2, 1, FO_ZERO_OFF, FO_TP_REPLICATED, false, FO_CP_RING },
+		{ " tp=2 fsdp", 1, 2, ranks / 2, FO_ZERO_WEIGHTS, FO_TP_SEQUENCE, true, FO_CP_RING },
+		{ " cp=2", 2, 1, 1, FO_ZERO_OFF, FO_TP_OFF, false, FO_CP_RING },
+		{ " cp=4", 4, 1, 1, FO_ZERO_OFF, FO_TP_OFF, false, FO_CP_RING },
+		{ " cp=2 fsdp", 2, 1, ranks / 2, FO_ZERO_WEIGHTS, FO_TP_OFF, false, FO_CP_RING },
+		{ " cp=2 tp=2", 2, 2, 1, FO_ZERO_OFF, FO_TP_SEQUENCE, false, FO_CP_RING },
+		{ " cp=2 heads", 2, 1, 1, FO_ZERO_OFF, FO_TP_OFF, false, FO_CP_HEADS },
+		{ " cp=4 heads", 4, 1, 1, FO_ZERO_OFF, FO_TP_OFF, false, FO_CP_HEADS },
+		{ " cp=2 heads fsdp", 2, 1, ranks / 2, FO_ZERO_WEIGHTS, FO_TP_OFF, false, FO_CP_HEADS },
+		{ " cp=2 heads tp=2", 2, 2, 1, FO_ZERO_OFF, FO_TP_SEQUENCE, false, FO_CP_HEADS },
 	};
 	struct text text;
 	if (ranks < 2)
