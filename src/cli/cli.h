@@ -141,6 +141,9 @@ FO_CHECKED fo_status fo_cli_page(const struct fo_doc *d, const char *path);
 /* "2 micro-batches x 2 rows x 32 tokens, bf16" */
 struct fo_lowering;
 const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run);
+/* program_meshes.c: what flatout program says with --meshes. */
+struct fo_run;
+FO_CHECKED fo_status fo_cli_meshes(const struct fo_cli_call *call, const struct fo_run *r, int ranks);
 /* Prints and empties call->doc and call->json. main does so at the end, a command that does not return by itself.
  * Returns whether JSON was printed. */
 bool fo_cli_show(const struct fo_cli_call *call);

@@ -24,6 +24,7 @@ speaks_for = {
     "src/diagnose/": ["diagnose"],
     "src/report/diagnose": ["diagnose"],
     "src/ladder/": ["ladder"],
+    "src/sim/replay": ["predict"],
     "src/logs/": ["mfu"],
     "src/audit/": ["audit"],
     "src/job/": ["audit", "predict cluster"],
