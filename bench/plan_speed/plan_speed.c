@@ -27,7 +27,7 @@ static void ask(struct fo_plan_asked *a, const struct fo_catalogue *c, const cha
 		exit(3);
 }
 
-/* One search, by the clock and by the processors' time: on a busy machine the second is what the search itself takes. */
+/* One search, by the clock and by the processors' time: on a busy machine the second is what the search takes. */
 static void report(const struct fo_plan_asked *a, const char *what)
 {
 	static struct fo_plan plan;

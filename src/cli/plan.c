@@ -104,9 +104,38 @@ static const struct fo_plan_framework *framework_of(const struct fo_job *job)
 	return f ? f : fo_plan_framework_of("any");
 }
 
+/* The division of the configuration that was given, if it has a whole one. */
+static void find_from(struct fo_cli_planned *p)
+{
+	struct fo_cli_asked *a = p->asked;
+	struct fo_job_asked own;
+	struct fo_predict_step s;
+	if (a->files && fo_job_ask(&a->job, &a->cluster, &a->given, &own) == FO_OK) {
+		fo_predict_point(&own.base, &own.layout, &s);
+		p->has_from = !s.wrong;
+		p->from = own.layout;
+		p->from.chunks = fmax(1, own.layout.chunks);
+		p->from_seconds = s.seconds;
+		if (!fo_job_known(&a->job, FO_JOB_GLOBAL_BATCH))
+			fo_job_set(&a->job, FO_JOB_GLOBAL_BATCH, own.shape.global_batch);
+	}
+	fo_err_clear();
+}
+
+static void find_changes(struct fo_cli_planned *p)
+{
+	struct fo_predict_step s;
+	if (!p->has_from)
+		return;
+	fo_predict_point(&p->ask.base, &p->from, &s);
+	p->compiled_seconds = s.seconds < 0.999 * p->from_seconds ? s.seconds : NAN;
+	p->changes = fo_plan_changes(&p->ask, &p->from, &p->plan.point[p->plan.named].layout, p->change);
+}
+
 static fo_status ask(const struct plan *in, struct fo_cli_planned *p)
 {
 	struct fo_cli_asked *a = p->asked;
+	find_from(p);
 	double batch = fo_job_number(&a->job, FO_JOB_GLOBAL_BATCH);
 	/* A planned torchtitan job is compiled: that costs nothing but a setting. */
 	if (a->job.form && !strncmp(a->job.form->id, "torchtitan", 10) && !fo_job_stated(&a->job, FO_JOB_COMPILE))
@@ -238,6 +267,7 @@ static fo_status search(const struct plan *in, struct fo_cli_planned *p)
 	fo_predict_certainty_of(&p->ask.base, &p->plan.point[p->plan.named].layout, &p->plan.point[p->plan.named].step,
 				&p->named_sure);
 	find_limits(p);
+	find_changes(p);
 	p->top = (int)in->top;
 	return FO_OK;
 }
@@ -276,18 +306,20 @@ static fo_status run(const struct fo_cli_call *call)
 const struct fo_command fo_cmd_plan = {
 	.name = "plan",
 	.group = "plan",
-	.usage =
-		"flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] [--precision P] [--fix tp=8,...] "
-		"[--objective time|mfu|cost] [--html FILE] [--json]",
+	.usage = "flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] [--precision P] "
+		 "[--fix tp=8,...] [--objective time|mfu|cost] [--html FILE] [--json]\n"
+		 "flatout plan CONFIG... --cluster C [...]",
 	.summary = "the best division of a job over a cluster, and why",
-	.text = "Looks at every legal division of the devices into pipeline stages with schedule and chunks, data parallelism "
-		"with its ZeRO stage and shards, context, tensor and expert parallelism, with recomputation and "
-		"micro-batch. Shows the best, which of them tie, why others lose, what limits the best, and its settings "
-		"for run.yaml, torchtitan, Megatron-LM and DeepSpeed.\n\n"
+	.text = "Looks at every legal division of the devices into pipeline stages with schedule and chunks, data "
+		"parallelism with its ZeRO stage and shards, context, tensor and expert parallelism, with "
+		"recomputation and micro-batch. Shows the best, which of them tie, why others lose, what limits the "
+		"best, and its settings for run.yaml, torchtitan, Megatron-LM and DeepSpeed.\n\n"
 		"  flatout plan --model llama-3.1-405b --cluster 128xHGX-H100 --seq 8192 \\\n"
 		"      --global-tokens 16M --framework megatron\n"
 		"  flatout plan --model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 \\\n"
-		"      --global-batch 512 --fix tp=8\n",
+		"      --global-batch 512 --fix tp=8\n\n"
+		"Of a configuration that is given, what to change, in the order of gain:\n\n"
+		"  flatout plan --torchtitan train.toml --cluster 2xHGX-B200\n",
 	.opts = rows,
 	.act = run,
 	.size = sizeof(struct plan),

@@ -165,6 +165,51 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 		fo_doc_item(d, "%s: %s", division(d, &o->point[i]), why(d, &o->point[0], &o->point[i]));
 }
 
+/* "tensor parallelism 8 -> 1 and recomputation full -> none" */
+static const char *change_text(struct fo_doc *d, const struct fo_predict_layout *was, const struct fo_plan_change *c)
+{
+	const struct fo_predict_layout *l = &c->layout;
+	const char *t = "";
+	for (int f = 0; f < FO_PLAN_FIELDS; f++) {
+		if (!(c->fields & 1u << f))
+			continue;
+		const double
+			from[] = { was->tp, was->cp, was->pp, was->ep, was->zero, was->recompute, was->micro_batch },
+			to[] = { l->tp, l->cp, l->pp, l->ep, l->zero, l->recompute, l->micro_batch };
+		const char *one = fo_doc_printf(d, "%s from %g to %g", fo_plan_field_name[f], fmax(f < 4, from[f]),
+						to[f]);
+		if (f == FO_PLAN_FIELD_AGAIN)
+			one = fo_doc_printf(d, "%s from %.0f to %.0f %% of each forward", fo_plan_field_name[f],
+					    100 * from[f], 100 * to[f]);
+		if (f == FO_PLAN_FIELD_STATES)
+			one = fo_doc_printf(d, "%s from ZeRO %.0f to %.0f%s", fo_plan_field_name[f], from[f], to[f],
+					    l->shard > 0 ? fo_doc_printf(d, " over %.0f", l->shard) : "");
+		if (f == FO_PLAN_FIELD_PP && (l->chunks > 1 || was->chunks > 1))
+			one = fo_doc_printf(d, "%s, chunks from %g to %g", one, was->chunks, l->chunks);
+		t = *t ? fo_doc_printf(d, "%s with %s", t, one) : one;
+	}
+	return t;
+}
+
+static void say_changes(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	const struct fo_predict_layout *was = &p->from;
+	if (!p->has_from)
+		return;
+	fo_doc_heading(d, "From the configuration as it is: %s", fo_doc_num(d, p->from_seconds, FO_DRAW_SECONDS));
+	if (!isnan(p->compiled_seconds))
+		fo_doc_item(d, "compile the model: %s (%s)", fo_doc_num(d, p->compiled_seconds, FO_DRAW_SECONDS),
+			    fo_doc_num(d, p->compiled_seconds / p->from_seconds - 1, FO_DRAW_CHANGE));
+	for (int i = 0; i < p->changes; i++) {
+		const struct fo_plan_change *c = &p->change[i];
+		fo_doc_item(d, "%s: %s (%s)", change_text(d, was, c), fo_doc_num(d, c->after, FO_DRAW_SECONDS),
+			    fo_doc_num(d, c->after / c->before - 1, FO_DRAW_CHANGE));
+		was = &c->layout;
+	}
+	if (!p->changes)
+		fo_doc_para(d, "Its division is within 1 %% of what to take, or no change of it alone gains.");
+}
+
 static void say_settings(struct fo_doc *d, const struct fo_cli_planned *p)
 {
 	for (int w = 0; w < FO_PLAN_WORDS; w++) {
@@ -186,6 +231,7 @@ void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p)
 	fo_doc_title(d, "Plan: %s", p->asked->job.model.name);
 	say_head(d, p);
 	say_limits(d, p);
+	say_changes(d, p);
 	say_points(d, p);
 	say_settings(d, p);
 }
@@ -227,6 +273,20 @@ void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p)
 	for (int i = 0; i < shown; i++)
 		json_point(j, &p->plan.point[i], &p->sure[i]);
 	fo_json_close(j);
+	fo_json_array(j, "changes");
+	for (int i = 0; i < p->changes; i++) {
+		fo_json_object(j, NULL);
+		fo_json_array(j, "fields");
+		for (int f = 0; f < FO_PLAN_FIELDS; f++)
+			if (p->change[i].fields & 1u << f)
+				fo_json_text(j, NULL, fo_plan_field_name[f]);
+		fo_json_close(j);
+		fo_json_put(j, FO_REAL("before_seconds", p->change[i].before),
+			    FO_REAL("after_seconds", p->change[i].after));
+		fo_json_close(j);
+	}
+	fo_json_close(j);
+	fo_json_real(j, "from_seconds", p->has_from ? p->from_seconds : NAN);
 	fo_json_object(j, "twice");
 	for (int i = 0; i < FO_CLI_LIMITS; i++)
 		fo_json_real(j, limit[i], p->limit[i]);

@@ -210,7 +210,9 @@ static void habits(struct asking *k)
 	bool torch = fo_job_style_of(job) == FO_JOB_STYLE_TORCH,
 	     small = fo_job_is(job, FO_JOB_PARAM_DTYPE, FO_JOB_BF16);
 	double moments = fo_job_number(job, FO_JOB_MOMENTS);
-	double of_moment = moments == 2 ? 1 : isnan(moments) ? small && torch ? 2 : 4 : bytes_of(moments);
+	double of_moment = small && torch ? 2 : 4; /* as the weight where nobody says it */
+	if (!isnan(moments))                       /* the third word of MOMENTS is 8bit */
+		of_moment = moments == 2 ? 1 : bytes_of(moments);
 	if (small && fo_job_stated(job, FO_JOB_PARAM_DTYPE)) {
 		p->weight_bytes = 2;
 		p->state_bytes = 2 * of_moment;

@@ -50,8 +50,8 @@ struct fo_plan_asked {
 };
 
 /* Two divisions nearer than this are a tie. Who picks by predictions of this kind ends 4.9 % above the measured best in
- * the mean (vTrain's 1,440 runs of one node, models left out in turn, November 2026); published runs of one and the same
- * configuration lie 2.2 % from their median. */
+ * the mean (vTrain's 1,440 runs of one node, models left out in turn, November 2026); published runs of one and the
+ * same configuration lie 2.2 % from their median. */
 #define FO_PLAN_TIE 0.05
 
 struct fo_plan_point {

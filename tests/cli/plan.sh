@@ -48,6 +48,15 @@ holds 'd["devices"] * d["points"][0]["step_seconds"] <= 16 * json.load(open("tim
 run 0 plan $eight --html page.html
 grep -q 'Plan: llama-3.1-8b' page.html || wrong "no page"
 
+# From a configuration as it is: its own batch and sequence, changes that gain one after the other.
+titan=$source/tests/data/audit/lambda_70b_16xb200_baseline.toml
+run 0 plan --torchtitan "$titan" --cluster 2xHGX-B200 --json=from
+holds 'd["from_seconds"] > d["best"][0]["step_seconds"] and d["seq"] == 8192' from
+holds 'all(c["after_seconds"] < c["before_seconds"] and c["fields"] for c in d["changes"]) and len(d["changes"]) > 0' from
+holds 'd["changes"][-1]["after_seconds"] <= 1.01 * d["best"][0]["step_seconds"]' from
+run 0 plan --torchtitan "$titan" --cluster 2xHGX-B200
+flat "From the configuration as it is"
+
 # What cannot be.
 refused 2 "tp=8" $eight --fix tp
 refused 2 "tp, cp, pp" $eight --fix speed=2

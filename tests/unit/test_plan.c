@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "hw/catalogue.h"
 #include "job/predict.h"
+#include "plan/changes.h"
 #include "plan/plan.h"
 #include "plan/settings.h"
 #include "plan/timeline.h"
@@ -206,12 +207,12 @@ static void test_best_simulates_to_its_closed_form(void **state)
 			assert_int_equal(fo_plan_timeline_of(&t, &p->layout, &p->step), FO_OK);
 			double off = fabs(t.run.step_s / p->step.seconds - 1);
 			if (off > 0.02)
-				fail_msg(
-					"%s on %.0f: tp %.0f cp %.0f pp %.0f x %.0f, schedule %d, %.0f micro-batches: simulated %.4f s, "
-					"closed form %.4f",
-					model[fo_rng_u64(71, 3 * i + 1) % 3], devices, p->layout.tp, p->layout.cp,
-					p->layout.pp, p->layout.chunks, p->layout.schedule, p->layout.micro_batches,
-					t.run.step_s, p->step.seconds);
+				fail_msg("%s on %.0f: tp %.0f cp %.0f pp %.0f x %.0f, "
+					 "schedule %d, %.0f micro-batches: simulated %.4f s, "
+					 "closed form %.4f",
+					 model[fo_rng_u64(71, 3 * i + 1) % 3], devices, p->layout.tp, p->layout.cp,
+					 p->layout.pp, p->layout.chunks, p->layout.schedule, p->layout.micro_batches,
+					 t.run.step_s, p->step.seconds);
 			sum += off;
 			seen++;
 			fo_plan_timeline_fini(&t);
@@ -219,6 +220,55 @@ static void test_best_simulates_to_its_closed_form(void **state)
 	}
 	assert_true(seen > 60);
 	assert_true(sum / seen < 0.005);
+}
+
+/* ---- the way from a division as it is ---- */
+
+struct picked {
+	uint64_t want, seen;
+	struct fo_predict_layout layout;
+};
+static bool pick(void *ctx, const struct fo_predict_layout *l, int again)
+{
+	struct picked *p = ctx;
+	(void)again;
+	p->layout = *l;
+	return p->seen++ < p->want;
+}
+
+static void test_changes_lead_to_the_goal(void **state)
+{
+	(void)state;
+	static struct fo_plan plan;
+	struct fo_plan_asked a;
+	int reached = 0;
+	ask(&a, "megatron", "llama-3.1-8b", "h100", 16, 8, 64, 4096);
+	assert_int_equal(fo_plan_search(&plan, &a), FO_OK);
+	const struct fo_predict_layout *goal = &plan.point[0].layout;
+	for (uint64_t i = 0; i < 50; i++) {
+		struct picked from = { .want = fo_rng_u64(72, i) % (uint64_t)plan.legal };
+		struct fo_plan_change c[FO_PLAN_FIELDS];
+		struct fo_predict_step s;
+		fo_plan_each(&a, pick, &from);
+		fo_predict_point(&a.base, &from.layout, &s);
+		int n = fo_plan_changes(&a, &from.layout, goal, c);
+		double seconds = s.seconds;
+		uint32_t done = 0;
+		assert_true(n <= FO_PLAN_FIELDS);
+		for (int k = 0; k < n; k++) {
+			assert_true(c[k].before == seconds && c[k].after < seconds);
+			assert_true(c[k].fields && !(c[k].fields & done));
+			assert_null(fo_plan_illegal(&a, &c[k].layout));
+			assert_true(seconds_of(&a, &c[k].layout) == c[k].after);
+			done |= c[k].fields;
+			seconds = c[k].after;
+		}
+		/* All that is left together is the goal itself, which gains wherever it is faster. */
+		assert_true(seconds <= 1.01 * plan.point[0].step.seconds);
+		reached += n > 0;
+	}
+	assert_true(reached > 25);
+	assert_int_equal(fo_plan_changes(&a, goal, goal, (struct fo_plan_change[FO_PLAN_FIELDS]){ { 0 } }), 0);
 }
 
 /* ---- settings say what was found ---- */
@@ -269,13 +319,14 @@ static void test_settings_read_back(void **state)
 			    r->micro_batches != l->micro_batches || r->zero != l->zero || r->global_batch != 64 ||
 			    fabs(r->recompute - l->recompute) > 0.07 || fmax(1, r->chunks) != l->chunks ||
 			    r->sp != l->sp || r->shard != l->shard)
-				fail_msg(
-					"%s reads as tp %g cp %g pp %g mb %g x %g zero %g shard %g batch %g again %g chunks %g sp %d, "
-					"searched tp %g cp %g pp %g mb %g x %g zero %g shard %g again %g chunks %g sp %d:\n%s",
-					fo_plan_words_id[w], r->tp, r->cp, r->pp, r->micro_batch, r->micro_batches,
-					r->zero, r->shard, r->global_batch, r->recompute, r->chunks, r->sp, l->tp,
-					l->cp, l->pp, l->micro_batch, l->micro_batches, l->zero, l->shard, l->recompute,
-					l->chunks, l->sp, s.data);
+				fail_msg("%s reads as tp %g cp %g pp %g mb %g x %g zero %g shard %g batch %g "
+					 "again %g chunks %g sp %d, "
+					 "searched tp %g cp %g pp %g mb %g x %g zero %g shard %g again %g "
+					 "chunks %g sp %d:\n%s",
+					 fo_plan_words_id[w], r->tp, r->cp, r->pp, r->micro_batch, r->micro_batches,
+					 r->zero, r->shard, r->global_batch, r->recompute, r->chunks, r->sp, l->tp,
+					 l->cp, l->pp, l->micro_batch, l->micro_batches, l->zero, l->shard,
+					 l->recompute, l->chunks, l->sp, s.data);
 			fo_job_fini(&job);
 			fo_str_fini(&s);
 		}
@@ -286,8 +337,11 @@ static void test_settings_read_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing_is_missed),  cmocka_unit_test(test_more_is_never_worse),
-		cmocka_unit_test(test_fixed_is_kept),      cmocka_unit_test(test_best_simulates_to_its_closed_form),
+		cmocka_unit_test(test_nothing_is_missed),
+		cmocka_unit_test(test_more_is_never_worse),
+		cmocka_unit_test(test_fixed_is_kept),
+		cmocka_unit_test(test_best_simulates_to_its_closed_form),
+		cmocka_unit_test(test_changes_lead_to_the_goal),
 		cmocka_unit_test(test_settings_read_back),
 	};
 	if (fo_catalogue_load(&catalogue, NULL))
