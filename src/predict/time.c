@@ -127,8 +127,11 @@ static void layer_messages(const struct now *n, struct layer *y)
 {
 	const struct fo_predict_work *w = n->w;
 	const double *x = n->x;
-	int habits = w->tp_hidden ? FO_MCORE : w->habits; /* as those hide it that do */
-	double exposed = w->tp_exposed > 0 ? w->tp_exposed : x[FO_X_TP_MCORE + habits];
+	double exposed = x[FO_X_TP_MCORE + w->habits];
+	if (w->tp_exposed > 0)
+		exposed = w->tp_exposed;
+	else if (w->tp_hidden && exposed > x[FO_X_TP_ASYNC])
+		exposed = x[FO_X_TP_ASYNC];
 	double tensor = 4 * ring_s(n, w->tp_bytes, w->tp, w->tp_inside, w->in_node);
 	y->tensor[0] = tensor * exposed, y->tensor[1] = tensor * exposed * 1.25;
 	double hidden = tensor * (1 - exposed) * x[FO_X_TAX];
@@ -311,8 +314,8 @@ bool fo_predict_reads(const struct fo_predict_work *w, int c)
 		return c == FO_X_U_MCORE + w->habits;
 	if (c >= FO_X_HOST_MCORE && c <= FO_X_HOST_GRAPHS)
 		return c == FO_X_HOST_MCORE + w->habits || (w->graphs && c == FO_X_HOST_GRAPHS);
-	if (c >= FO_X_TP_MCORE && c <= FO_X_TP_GRAPHS)
-		return w->tp > 1 && (c == FO_X_TP_MCORE + w->habits || (w->tp_hidden && c == FO_X_TP_MCORE));
+	if (c >= FO_X_TP_MCORE && c <= FO_X_TP_ASYNC)
+		return w->tp > 1 && (c == FO_X_TP_MCORE + w->habits || (w->tp_hidden && c == FO_X_TP_ASYNC));
 	if (c >= FO_X_EXPERT_RATE)
 		return w->moe;
 	if (c == FO_X_CAST8 || c == FO_X_CAST_BLOCK)
