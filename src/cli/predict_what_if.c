@@ -43,8 +43,7 @@ static fo_status find_without(struct what_if *w)
 		fo_status st = fo_fail(FO_EARG, "no rank of '%s' is slower than all others by more than chance",
 				       w->in->what_if);
 		if (!x->slow_known)
-			fo_hint(st,
-				"its %d steps are too few to tell: %d are needed; --without=N leaves rank N out",
+			fo_hint(st, "its %d steps are too few to tell: %d are needed; --without=N leaves rank N out",
 				x->slow_steps, x->slow_needed);
 		return st;
 	}
@@ -85,7 +84,7 @@ static fo_status run_steps(struct what_if *w)
 
 /* ---- words ---- */
 
-static const char *ms(struct fo_doc *d, double s) { return fo_doc_printf(d, "%.4g ms", 1e3 * s); }
+static const char *time_text(struct fo_doc *d, double s) { return fo_doc_num(d, s, FO_DRAW_SECONDS); }
 
 static const char *change_text(const struct what_if *w, struct fo_doc *d)
 {
@@ -154,7 +153,7 @@ static void say_path(const struct what_if *w, struct fo_doc *d)
 		const struct fo_fleet_share *x = &w->before.path.share[i];
 		const int32_t rank = w->run.alone >= 0 ? w->run.alone : w->before.run.class[x->class].first;
 		fo_doc_row(d, hold_text(d, &w->before, x), fo_lane_name[x->lane], fo_doc_count(d, rank),
-			   ms(d, x->seconds), ms(d, same_share(&w->after, &w->before, x)));
+			   time_text(d, x->seconds), time_text(d, same_share(&w->after, &w->before, x)));
 	}
 	fo_doc_para(d, "Of the newest step, on its critical path: from its end back to its begin, without a gap.");
 }
@@ -165,11 +164,11 @@ static void say(const struct what_if *w, struct fo_doc *d)
 	fo_doc_line(d, "what if", "%s: %s of %d rank%s", fo_cli_seen(w->in->what_if), steps_text(w, d), w->run.ranks,
 		    w->run.ranks == 1 ? "" : "s");
 	fo_doc_line(d, "change", "%s", change_text(w, d));
-	fo_doc_line(d, "measured", "%s a step", ms(d, w->measured_s));
-	fo_doc_line(d, "run again", "%s without the change: %+.2f %%", ms(d, w->replayed_s),
+	fo_doc_line(d, "measured", "%s a step", time_text(d, w->measured_s));
+	fo_doc_line(d, "run again", "%s without the change: %+.2f %%", time_text(d, w->replayed_s),
 		    100 * (w->replayed_s / w->measured_s - 1));
-	fo_doc_line(d, "changed", "%s (%.4g to %.4g): %.1f %% %s", ms(d, w->changed_s), 1e3 * w->least_s,
-		    1e3 * w->most_s, 100 * fabs(gain), gain < 0 ? "more" : "less");
+	fo_doc_line(d, "changed", "%s (%s to %s): %.1f %% %s", time_text(d, w->changed_s), time_text(d, w->least_s),
+		    time_text(d, w->most_s), 100 * fabs(gain), gain < 0 ? "more" : "less");
 	say_rests_on(w, d);
 	say_path(w, d);
 }

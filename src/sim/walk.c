@@ -96,8 +96,9 @@ static void add_role(struct fo_fleet *f, const struct fo_sim_job *job, int k)
 					 .lane = o->lane,
 					 .does = FO_FLEET_WORKS,
 					 .kind = cls == FO_CLASS_TENSOR ? FO_CROWD_TENSOR : FO_CROWD_MEMORY,
-					 .before_s = from->before_s ? from->before_s[i] : 0,
 					 .seconds = s->seconds[i] };
+		if (from->before_s)
+			x.before_s = from->before_s[i];
 		if (is_comm(o) && job->meets) {
 			x.does = FO_FLEET_CALLS;
 			x.group = o->group;

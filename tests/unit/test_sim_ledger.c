@@ -1,4 +1,4 @@
-/* A simulated job diagnosed as a real one: what `report` and `diagnose` make of its timelines equals the simulator's own
+/* A simulated job diagnosed as a real one: what `report` and `diagnose` make of its timelines equals the simulator's
  * sums to the nanosecond, rank by rank, with and without a rank that is late. */
 #include "base/fs.h"
 #include "pass/pass.h"
