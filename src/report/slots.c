@@ -324,3 +324,12 @@ bool fo_slots_of_files(struct fo_doc *d, struct fo_draw_slots *out, const char *
 	free(x);
 	return all;
 }
+
+void fo_slots_draw(struct fo_doc *d, struct fo_draw_slots *c, const struct fo_pp_shape *shape, int32_t step)
+{
+	c->title = fo_doc_printf(d, "Pipeline, schedule %s: step %d by stage", fo_pp_title[shape->kind], step + 1);
+	c->desc = "Each row is the first rank of a stage; gaps are idle or communication";
+	fo_doc_para(d, "Pipeline, schedule %s: %d stages, %d micro-batches; step %d, the first rank of each stage",
+		    fo_pp_title[shape->kind], shape->stages, shape->micro_batches, step + 1);
+	fo_doc_slots(d, c);
+}
