@@ -2,7 +2,7 @@
  *
  *   bench_attention [--seq N] [--heads N] [--kv N] [--dim N] [--docs N] [--threads N] [--dtype f32|bf16] [--isa
  * avx2|avx512|avx512bf16]
- *                   [--rounds N] [--eager yes]
+ *                   [--rounds N] [--eager yes] [--cp N [--ref yes]]
  *
  * One JSON line per direction. FLOP are useful ones: 4 Q per visible pair and head forward, 10 Q backward (of which 2 Q
  * recompute the scores: they are executed, not model FLOP). Each round times the kernel between two bursts
@@ -13,8 +13,15 @@
  *
  * --eager yes: the tiled kernel and the eager one (probabilities in memory, full squares) in turn on the same shape;
  * one line per direction with seconds of each (median, best) and the ratio of their times in the same round (median),
- * and of their bests. */
+ * and of their bests.
+ *
+ * --cp N: one rank's attention over a whole row, and the blocks and merges of each of N ranks of a ring (pass cp) that
+ * share the row, in turn on this one processor. One line per direction: seconds of the whole row, of all ranks' blocks
+ * together, of their merges, and of the slowest rank; balance = mean over ranks / slowest; efficiency = whole / all
+ * ranks' together: 1 where nothing is lost by cutting. With --ref yes also the seconds that `ref` takes for rank 0's
+ * own block, against this set's, once. */
 #include "base/clock.h"
+#include "base/count.h"
 #include "base/json.h"
 #include "kernel/calibrate.h"
 #include "kernel/measure.h"
@@ -27,7 +34,8 @@
 struct options {
 	int64_t seq, heads, kv, dim, docs, threads, rounds;
 	int dtype;
-	bool eager;
+	int64_t cp;
+	bool eager, ref;
 	enum fo_isa isa;
 };
 
@@ -159,11 +167,132 @@ static fo_status compare(const struct options *o, bool backward)
 	return FO_OK;
 }
 
+/* ---- a ring ---- */
+
+enum { CP_MAX = 16, CP_ROUNDS_MAX = 100 };
+
+static void pick(struct fo_work *w, enum fo_isa isa)
+{
+	w->kernel = fo_kernel_pick(isa, &w->call, &w->set);
+	w->call.ws_bytes = w->kernel->ws ? w->kernel->ws(&w->call) : 0;
+}
+
+/* The block of rank `place` over the keys of the rank `peer` places before it; dq is stored by the first. */
+static void block_of(struct fo_work *w, const struct options *o, enum fo_isa isa, bool backward, int place, int peer)
+{
+	fo_work_attention(w, isa, backward, o->seq / o->cp, 1, o->heads, o->kv, o->dim, o->dtype, (int)o->threads);
+	w->call.kind = backward ? FO_OP_attention_block_bwd : FO_OP_attention_block;
+	w->call.attr.cp = (int32_t)o->cp;
+	w->call.attr.place = place;
+	w->call.attr.peer = peer;
+	w->call.attr.chunk = (int32_t)(o->seq / o->cp / 2);
+	if (backward && peer)
+		w->call.first &= ~(1u << FO_ATTENTION_BLOCK_BWD_DQ);
+	pick(w, isa);
+}
+
+static void merge_of(struct fo_work *w, const struct options *o)
+{
+	*w = (struct fo_work){ .call = { .kind = FO_OP_attention_merge,
+					 .n = FO_ATTENTION_MERGE_LSE + 1,
+					 .threads = (int)o->threads,
+					 .attr = { .head_dim = (int32_t)o->dim } } };
+	for (int i = 0; i < w->call.n; i++) {
+		const bool lse = i == FO_ATTENTION_MERGE_LSEB || i == FO_ATTENTION_MERGE_LSE;
+		const int64_t cols = lse ? o->heads : o->heads * o->dim;
+		w->call.arg[i] = (struct fo_tensor){
+			.rows = o->seq / o->cp, .cols = cols, .ld = cols, .dtype = (uint8_t)(lse ? FO_F32 : o->dtype)
+		};
+		w->access[i] = i >= FO_ATTENTION_MERGE_O ? FO_UPDATE : FO_READ;
+	}
+	pick(w, o->isa);
+}
+
+static double seconds_of(struct fo_work *w)
+{
+	const int64_t begin = fo_now_ns();
+	fo_work_run(w);
+	return (double)(fo_now_ns() - begin) * 1e-9;
+}
+
+struct ring_times {
+	double whole[CP_ROUNDS_MAX], merges[CP_ROUNDS_MAX], rank[CP_MAX][CP_ROUNDS_MAX];
+};
+
+static void print_ring(const struct options *o, const struct fo_work *w, struct ring_times *t, size_t rounds,
+		       const double ref[2])
+{
+	double all = 0, slowest = 0;
+	for (int r = 0; r < o->cp; r++) {
+		const double s = fo_stats_median(t->rank[r], rounds);
+		all += s;
+		slowest = s > slowest ? s : slowest;
+	}
+	const double whole = fo_stats_median(t->whole, rounds), merges = fo_stats_median(t->merges, rounds);
+	printf("{\"kernel\":\"%s\",\"isa\":\"%s\",\"dtype\":\"%s\",\"seq\":%lld,\"heads\":%lld,\"kv\":%lld,"
+	       "\"dim\":%lld,\"threads\":%lld,\"rounds\":%zu,\"cp\":%lld,\"whole\":%.5f,\"ranks\":%.5f,"
+	       "\"merges\":%.5f,\"slowest\":%.5f,"
+	       "\"balance\":%.3f,\"efficiency\":%.3f",
+	       fo_op_info(w->call.kind)->name, w->set->name, fo_dtype_name[o->dtype], (long long)o->seq,
+	       (long long)o->heads, (long long)o->kv, (long long)o->dim, (long long)o->threads, rounds,
+	       (long long)o->cp, whole, all, merges, slowest, all / (double)o->cp / slowest, whole / (all + merges));
+	if (ref[0] > 0)
+		printf(",\"block_ref\":%.5f,\"block\":%.5f,\"block_speedup\":%.1f", ref[0], ref[1], ref[0] / ref[1]);
+	puts("}");
+	fflush(stdout);
+}
+
+/* All on one set of data. The first round warms up. */
+static fo_status around(const struct options *o, bool backward)
+{
+	static struct fo_work block[CP_MAX][CP_MAX], whole, merge, plain;
+	static struct ring_times t;
+	const int cp = (int)o->cp;
+	const int64_t rounds = fo_min(o->rounds, CP_ROUNDS_MAX);
+	struct fo_work_data d = { 0 };
+	double ref[2] = { 0 };
+	fo_work_attention(&whole, o->isa, backward, o->seq, 1, o->heads, o->kv, o->dim, o->dtype, (int)o->threads);
+	merge_of(&merge, o);
+	block_of(&plain, o, FO_ISA_REF, backward, 0, 0);
+	for (int i = 0; i < cp * cp; i++)
+		block_of(&block[i / cp][i % cp], o, o->isa, backward, i / cp, i % cp);
+	struct fo_work *const some[] = { &whole, &merge, &plain, &block[0][0] };
+	for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+		if (i != 2 || o->ref)
+			fo_work_data_need(&d, some[i]);
+	FO_TRY(fo_work_data_new(&d));
+	fo_work_bind(&whole, &d, 1);
+	fo_work_bind(&merge, &d, 1);
+	for (int i = 0; i < cp * cp; i++)
+		fo_work_bind(&block[i / cp][i % cp], &d, 1);
+	for (int64_t r = -1; r < rounds; r++) {
+		const int64_t at = fo_max(r, 0);
+		t.whole[at] = seconds_of(&whole);
+		t.merges[at] = 0;
+		for (int i = 0; i < cp; i++) {
+			t.rank[i][at] = 0;
+			for (int peer = 0; peer < cp; peer++) {
+				t.rank[i][at] += seconds_of(&block[i][peer]);
+				t.merges[at] += peer && !backward ? seconds_of(&merge) : 0;
+			}
+		}
+	}
+	if (o->ref) {
+		fo_work_bind(&plain, &d, 1);
+		ref[0] = seconds_of(&plain);
+		ref[1] = seconds_of(&block[0][0]);
+	}
+	print_ring(o, &block[0][0], &t, (size_t)rounds, ref);
+	fo_work_data_free(&d);
+	return FO_OK;
+}
+
 static int usage(void)
 {
 	fprintf(stderr, "usage: bench_attention [--seq N] [--heads N] [--kv N] [--dim N] [--docs N] [--threads N] "
 			"[--rounds N]\n"
-			"                       [--dtype f32|bf16] [--isa avx2|avx512|avx512bf16] [--eager yes|no]\n");
+			"                       [--dtype f32|bf16] [--isa avx2|avx512|avx512bf16] [--eager yes|no]\n"
+			"                       [--cp 1..16 [--ref yes|no]]\n");
 	return 2;
 }
 
@@ -174,7 +303,7 @@ static bool parse(struct options *o, int argc, char **argv)
 		int64_t *to;
 	} number[] = {
 		{ "--seq", &o->seq },   { "--heads", &o->heads },     { "--kv", &o->kv },         { "--dim", &o->dim },
-		{ "--docs", &o->docs }, { "--threads", &o->threads }, { "--rounds", &o->rounds },
+		{ "--docs", &o->docs }, { "--threads", &o->threads }, { "--rounds", &o->rounds }, { "--cp", &o->cp },
 	};
 	for (int i = 1; i < argc; i += 2) {
 		if (i + 1 == argc)
@@ -190,6 +319,8 @@ static bool parse(struct options *o, int argc, char **argv)
 			o->dtype = value[0] == 'b' ? FO_BF16 : FO_F32;
 		else if (!strcmp(argv[i], "--eager") && (!strcmp(value, "yes") || !strcmp(value, "no")))
 			o->eager = value[0] == 'y';
+		else if (!strcmp(argv[i], "--ref") && (!strcmp(value, "yes") || !strcmp(value, "no")))
+			o->ref = value[0] == 'y';
 		else if (!strcmp(argv[i], "--isa") && fo_isa_named(value, &isa) && fo_isa_have(isa))
 			o->isa = isa;
 		else
@@ -197,6 +328,8 @@ static bool parse(struct options *o, int argc, char **argv)
 	}
 	if (!o->kv)
 		o->kv = o->heads;
+	if (o->cp < 0 || o->cp > CP_MAX || (o->cp && (o->eager || o->docs != 1 || o->seq % (2 * o->cp))))
+		return false;
 	return o->seq > 0 && o->heads > 0 && o->kv > 0 && o->heads % o->kv == 0 && o->docs > 0 && o->docs <= o->seq &&
 	       o->threads > 0 && o->threads <= 1024 && o->rounds > 0;
 }
@@ -218,7 +351,7 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	for (int backward = 0; backward < 2; backward++)
-		if ((o.eager ? compare : run)(&o, backward) != FO_OK) {
+		if ((o.cp ? around : o.eager ? compare : run)(&o, backward) != FO_OK) {
 			fprintf(stderr, "bench_attention: %s\n", fo_err_text());
 			return 3;
 		}

@@ -218,6 +218,8 @@ struct fo_draw_lanes {
 	size_t arrows;
 };
 void fo_draw_lanes(struct fo_str *out, const struct fo_draw_lanes *c);
+/* The same lanes as an SVG file of its own: one row each, without marks and arrows. */
+void fo_draw_lanes_svg(struct fo_str *out, const struct fo_draw_lanes *c);
 
 /* ---- slots: numbered pieces of work of a few kinds, in rows that never run two at once (stages of a pipeline) ---- */
 

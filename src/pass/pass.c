@@ -16,7 +16,7 @@ const struct fo_pass fo_pass_table[] = {
 	     "ranks of a tp group have the same rows and divide the layers' weights, heads and columns among them"),
 	PASS(cp, "cp", SHARD, FO_CP_RING, fo_pass_cp_legal, fo_pass_cp,
 	     "ranks of a cp group share the tokens of rows; keys and values travel round a ring while queries meet "
-	     "those that are there"),
+	     "those that are there, or each rank has some heads of all tokens for attention"),
 	PASS(merge_qkv, "merge-qkv", REWRITE, 1, NULL, fo_pass_merge_qkv,
 	     "queries, keys and values come from one matmul: their input is read once, forward and backward"),
 	PASS(merge_gate_up, "merge-gate-up", REWRITE, 1, NULL, fo_pass_merge_gate_up,
@@ -58,6 +58,8 @@ const struct fo_pass fo_pass_table[] = {
 	     "one operation steps many tensors: threads start once and share them evenly"),
 	PASS(tp_async, "tp-async", SCHEDULE, FO_TP_ASYNC_AUTO, fo_pass_tp_async_legal, fo_pass_tp_async,
 	     "gathers and scatters of a tp group travel in pieces, while the work on other pieces goes on"),
+	PASS(pp, "pp-weights", SCHEDULE, 1 + FO_PP_1F1B, NULL, fo_pass_pp_weights,
+	     "zero-bubble schedules of stages: gradients of weights come later than those of inputs"),
 	PASS(ddp, "ddp", SCHEDULE, 25, fo_pass_ddp_legal, fo_pass_ddp,
 	     "on several ranks: gradients are added up over all of them, in buckets, while backward goes on"),
 	PASS(zero, "zero", SCHEDULE, FO_ZERO_WEIGHTS, fo_pass_zero_legal, fo_pass_zero,

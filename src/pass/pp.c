@@ -14,6 +14,11 @@
  * by induction over the walk's time nothing waits for itself, at whatever speed ranks really run. For one that comes
  * when the slot before is over this is in front of that slot: its bytes are its own, and the transfer waits for nothing.
  *
+ * Zero-bubble schedules go backward in two pieces: gradients of inputs, which the stage before waits for, and later
+ * those of weights (fo_pass_pp_weights). The second piece is a block of its own, filled when recomputation and fusions
+ * are done: the matmuls that make weight gradients, and sums for biases. Gradients of norms' weights, of the embedding
+ * and of the head stay with their inputs'.
+ *
  * What all stages need of each other comes once a step: the last one sends the loss, and squares of gradients are added
  * up over the group. An embedding whose weights are the head's is on two stages: its gradient is added up over both
  * before the optimizer, both update their copy, and the first one alone counts it in the norm.
@@ -28,8 +33,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Who has a block: enum fo_unit and enum fo_role of forward and backward. */
-enum { DIRECTIONS = 2 };
+#define WEIGHTS "layer.w"
+enum { DIRECTIONS = 2 }; /* FO_ROLE_FORWARD, FO_ROLE_BACKWARD */
 
 /* What slot `slot` of the stage receives comes at a time of the walk. */
 struct arrival {
@@ -44,6 +49,7 @@ struct stage {
 	bool train, first, last;
 	/* Blocks of the whole program by layer: [FO_ROLE_FORWARD], [FO_ROLE_BACKWARD]; -1: none. */
 	int *layer[DIRECTIONS], embed[DIRECTIONS], head[DIRECTIONS], batch;
+	int weights;             /* an empty block, which fo_pass_pp_weights fills */
 	struct fo_pp_slot *slot; /* the schedule's */
 	int64_t slots;
 	bool *has_batch;      /* by micro-batch: its tokens were listed */
@@ -62,12 +68,6 @@ fo_status fo_pass_pp_legal(const struct fo_program *p)
 	const struct fo_pp_shape shape = fo_lowering_pipeline(&p->run);
 	if (p->run.mode != FO_MODE_TRAIN && p->run.mode != FO_MODE_EVAL)
 		return fo_fail(FO_EARG, "stages of a pipeline train and evaluate; they do not write text");
-	if (fo_pp_splits(shape.kind) || fo_pp_placement(shape.kind) != FO_PP_LOOP)
-		return fo_hint(fo_fail(FO_EARG,
-				       "schedule %s does not run yet: stages go backward in one piece, and "
-				       "parts of the model go round",
-				       fo_pp_name[shape.kind]),
-			       "pass.pp=1f1b, interleaved or gpipe");
 	if (p->run.pass.offload)
 		return fo_hint(fo_fail(FO_EARG,
 				       "stages of a pipeline keep their activations: pass offload copies those "
@@ -295,6 +295,11 @@ static void put_work(struct stage *s, struct fo_pp_slot slot)
 			put_head(s, slot.mb);
 		return;
 	}
+	if (slot.work == FO_PP_WEIGHT) {
+		for (int l = x.end - 1; l >= x.begin; l--)
+			fo_slot_add(p, s->weights, l, slot.mb);
+		return;
+	}
 	if (x.last)
 		put_head(s, slot.mb);
 	for (int l = x.end - 1; l >= x.begin; l--)
@@ -378,7 +383,7 @@ static void put_ends(struct stage *s)
 			continue;
 		if (block < 0)
 			block = fo_block_add(p, "ends.r", FO_ROLE_REDUCE, FO_UNIT_STEP);
-		struct fo_op *o = fo_op_insert(p, block, p->block[block].n, FO_OP_all_reduce_many, FO_TRANSFER,
+		struct fo_op *o = fo_op_insert(p, block, p->block[block].n, fo_op_joining(false), FO_TRANSFER,
 					       FO_LANE_REDUCE);
 		o->group = FO_GROUP_ENDS;
 		fo_op_arg(p, o, grad, 0, FO_UPDATE);
@@ -399,6 +404,12 @@ static void put_loss(struct stage *s)
 			continue;
 		fo_slot_add(p, transfer_block(s, s->own == from, false, s->own == from ? to : from, loss), 0, 0);
 	}
+}
+
+/* The operation that decides whether a step is taken. */
+static bool reads_norm(const struct fo_program *p, const struct fo_block *b)
+{
+	return b->n && fo_op_family(b->op[0].kind) == FO_OPS_CLIP && !is_sum_of_squares(p, &b->op[0]);
 }
 
 /* Squares of gradients are added up over the stages before the norm is read. */
@@ -427,7 +438,7 @@ static void put_end(struct stage *s)
 		}
 		if (b->unit == FO_UNIT_LAYER ? !fo_program_has_layer(p, x->layer) : !is_own(s, b))
 			continue;
-		if (b->n && b->op[0].kind == FO_OP_clip)
+		if (reads_norm(p, b))
 			put_norm(s, b);
 		fo_slot_add(p, x->block, x->layer, x->mb);
 	}
@@ -455,6 +466,65 @@ static void keep_layers(struct stage *s)
 	}
 }
 
+/* ---- backward in two pieces ---- */
+
+/* A weight gradient that may come later: no operation behind it in its block changes what it reads. */
+static bool may_wait(const struct fo_block *b, int at)
+{
+	const struct fo_op *o = &b->op[at];
+	const enum fo_op_family family = fo_op_family(o->kind);
+	if (o->phase != FO_WGRAD || (family != FO_OPS_MATMUL && family != FO_OPS_BIAS))
+		return false;
+	for (int i = at + 1; i < b->n; i++)
+		if (b->op[i].phase != FO_WGRAD && fo_edit_conflict(o, &b->op[i]))
+			return false;
+	return true;
+}
+
+/* The block that makes the weight gradients of layers that go backward in block `of`, which loses them. */
+static int weights_of(struct fo_program *p, int of)
+{
+	char name[sizeof p->block->name];
+	snprintf(name, sizeof name, "%.16s.w", p->block[of].name);
+	const int w = fo_block_add(p, name, FO_ROLE_WGRAD, FO_UNIT_LAYER);
+	for (int i = p->block[of].n - 1; i >= 0; i--) {
+		if (!may_wait(&p->block[of], i))
+			continue;
+		const struct fo_op o = p->block[of].op[i];
+		fo_op_remove(p, of, i);
+		struct fo_op *to = fo_op_insert(p, w, 0, o.kind, o.phase, o.lane);
+		const uint32_t id = to->id;
+		*to = o;
+		to->id = id;
+	}
+	return w;
+}
+
+void fo_pass_pp_weights(struct fo_program *p)
+{
+	const int empty = fo_block_find(p, WEIGHTS), blocks = p->nblock;
+	int *made, *of;
+	if (empty < 0)
+		return;
+	made = fo_xmalloc((size_t)blocks * sizeof *made);
+	of = fo_xmalloc((size_t)p->model.layers * sizeof *of);
+	memset(made, -1, (size_t)blocks * sizeof *made);
+	for (int s = 0; s < p->nslot; s++) {
+		const int b = p->slot[s].block;
+		if (b >= blocks || p->block[b].unit != FO_UNIT_LAYER || p->block[b].role != FO_ROLE_BACKWARD)
+			continue;
+		if (made[b] < 0)
+			made[b] = weights_of(p, b);
+		of[p->slot[s].layer] = made[b];
+	}
+	for (int s = 0; s < p->nslot; s++)
+		if (p->slot[s].block == empty)
+			p->slot[s].block = (int16_t)of[p->slot[s].layer];
+	free(made);
+	free(of);
+	fo_edit_sweep_blocks(p);
+}
+
 void fo_pass_pp(struct fo_program *p)
 {
 	struct stage s = { .p = p, .shape = fo_lowering_pipeline(&p->run), .own = fo_mesh_stage(&p->run.mesh) };
@@ -468,6 +538,7 @@ void fo_pass_pp(struct fo_program *p)
 	find_arrivals(&s);
 	keep_layers(&s);
 	divide_params(&s);
+	s.weights = fo_block_add(p, WEIGHTS, FO_ROLE_WGRAD, FO_UNIT_LAYER);
 	put_begin(&s);
 	for (int64_t i = 0; i < s.slots; i++) {
 		put_batch(&s, s.slot[i]);

@@ -21,7 +21,7 @@ static const char *const fp8_name[FO_FP8_COUNT] = { "off", "current", "delayed",
 static const char *const fp8_wgrad_name[FO_FP8_WGRAD_COUNT] = { "fp8", "bf16" };
 static const char *const attention_name[FO_ATTENTION_COUNT] = { "flash", "eager" };
 
-static const char *const cp_name[FO_CP_COUNT] = { "off", "ring" };
+static const char *const cp_name[FO_CP_COUNT] = { "off", "ring", "heads" };
 /* As schedules are named, and off before them. */
 #define NAME(enumerator, name, ...) name,
 static const char *const pp_name[FO_PP_KINDS_COUNT + 1] = { "off", FO_PP_KINDS(NAME) };
@@ -481,7 +481,7 @@ static fo_status check_size(const struct fo_program *p, const char *where)
 	double layers = (double)(p->model.layers + 1), micro_batches = (double)p->run.micro_batches;
 	if (p->nbuf == 0 || p->run.seq == 0)
 		return fo_fail(FO_EFORMAT, "%s: the step program has no run or no buffers", where);
-	if (p->run.seq % fo_mesh_cp(&p->run.mesh))
+	if (p->tokens % fo_mesh_cp(&p->run.mesh))
 		return fo_fail(FO_EFORMAT, "%s: ranks of the step program cannot share the tokens of its rows", where);
 	for (int i = 0; i < p->nslot; i++)
 		instances += p->block[p->slot[i].block].n;

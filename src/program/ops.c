@@ -121,6 +121,14 @@ int fo_op_of_wire(enum fo_wire wire)
 	return k;
 }
 
+int fo_op_of_heads(enum fo_heads heads)
+{
+	int k = 0;
+	while (info[k].heads != heads)
+		k++;
+	return k;
+}
+
 int fo_op_joining(bool max)
 {
 	int k = 0;

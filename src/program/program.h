@@ -70,7 +70,7 @@ enum fo_lane {
 	FO_LANE_RECV_BACKWARD,
 	FO_LANE_SEND_BACKWARD,
 	FO_LANE_WGRAD, /* a second one of compute: matmuls that make gradients of weights (pass wgrad-lane) */
-	FO_LANE_CP,    /* keys, values and their gradients between the ranks of a cp group */
+	FO_LANE_CP,    /* between the ranks of a cp group: keys, values and their gradients, or tokens for heads */
 	FO_LANE_COUNT
 };
 extern const char *const fo_lane_name[FO_LANE_COUNT];
@@ -220,8 +220,10 @@ int64_t fo_mesh_part(int64_t n, int32_t place, int32_t ranks, int64_t *begin);
 /* Whether tp ranks can divide the layers of a model and `tokens` of a micro-batch. FO_EARG: what cannot be shared
  * evenly, and the numbers of ranks nearest to tp that can share all of it. */
 FO_CHECKED fo_status fo_mesh_tp_legal(const struct fo_model *m, int64_t tokens, int32_t tp);
-/* The same for cp ranks and rows of seq tokens: 2 cp chunks of one size. */
+/* The same for cp ranks and rows of seq tokens: 2 cp chunks of one size (pass.cp=ring). */
 FO_CHECKED fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp);
+/* The same for the tokens and heads of cp ranks, where tp ranks have divided the heads (pass.cp=heads). */
+FO_CHECKED fo_status fo_mesh_cp_heads_legal(const struct fo_model *m, int64_t tokens, int32_t cp, int32_t tp);
 
 struct fo_op {
 	uint32_t id, origin; /* fresh per inserted op; id of the op it was cloned or merged from (its own otherwise) */
@@ -257,6 +259,7 @@ struct fo_slot {
  * that ranks of its kv group have, too (weights of keys and values, their gradients and state); or one term of a sum
  * over the group (gradients, until pass ddp has added them up). */
 enum fo_tp_part { FO_TP_WHOLE, FO_TP_ROWS, FO_TP_COLS, FO_TP_KV_ROWS, FO_TP_KV_COLS, FO_TP_TERM, FO_TP_PARTS };
+static inline bool fo_tp_divides_rows(int part) { return part == FO_TP_ROWS || part == FO_TP_KV_ROWS; }
 static inline bool fo_tp_is_kv(int part) { return part == FO_TP_KV_ROWS || part == FO_TP_KV_COLS; }
 /* Coordinates of a tp group, as a set: which key and value heads, which rank of those with the same ones. */
 enum { FO_ACROSS_HEADS = 1, FO_ACROSS_KV = 2 };
@@ -388,8 +391,9 @@ struct fo_passes {
 	FO_PASS_FIELDS(X)
 #undef X
 };
-/* Keys and values of the ranks of a cp group travel round a ring. */
-enum fo_cp { FO_CP_OFF, FO_CP_RING, FO_CP_COUNT };
+/* Keys and values of the ranks of a cp group travel round a ring; or each rank has some heads of all tokens while
+ * attention is computed. */
+enum fo_cp { FO_CP_OFF, FO_CP_RING, FO_CP_HEADS, FO_CP_COUNT };
 /* Each rank of a tp group has the residual stream of all tokens, or (sequence parallel) of its own. */
 enum fo_tp { FO_TP_OFF, FO_TP_REPLICATED, FO_TP_SEQUENCE, FO_TP_COUNT };
 enum { FO_TP_ASYNC_AUTO = 1, FO_TP_ASYNC_MOST = 64 };

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The schedules that run, in the order of enum fo_pp_kind. */
-#define FO_RUN_PP_KINDS "gpipe|1f1b|interleaved"
+/* As enum fo_pp_kind has them. */
+#define FO_RUN_PP_KINDS "gpipe|1f1b|interleaved|zb-h1|zb-h2|dualpipe-v"
 
 #define R struct fo_run
 const struct fo_opt fo_run_options[] = {
@@ -208,6 +208,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, offload, "pass.offload", "N", "0", 0, 10000, "layers",
 		   "activations of the first N layers wait for backward in host memory; 0: none. For devices; auto "
 		   "does not choose it"),
+	FO_OPT_ENUM(R, cp_by, "pass.cp", "ring",
+		    "how tokens of a cp group's ranks see each other: ring: keys and values travel from rank to rank; "
+		    "heads: each rank has some heads of all tokens while attention is computed (all-to-all)",
+		    "ring|heads"), /* enum fo_cp less 1 */
 	FO_OPT_YES_NO(R, tp_sequence, "pass.tp-sequence", "yes",
 		      "ranks of a tp group have norms and the residual stream of their own tokens (sequence parallel); "
 		      "no: of all tokens each"),
@@ -220,7 +224,7 @@ const struct fo_opt fo_run_options[] = {
 		    "with mesh.pp: in which order stages work on micro-batches forward and backward",
 		    FO_RUN_PP_KINDS), /* enum fo_pp_kind */
 	FO_OPT_INT(R, pp_chunks, "pass.pp-chunks", "N", "0", 0, FO_PP_CHUNKS_MOST, "parts",
-		   "pass.pp=interleaved: parts of the model that each stage has; 0: two"),
+		   "parts of the model that each stage has; 0: as usual: two of interleaved and dualpipe-v, else one"),
 	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
 		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
 	FO_OPT_YES_NO(R, overlap, "pass.overlap", "yes",
@@ -622,7 +626,7 @@ static struct fo_passes passes_of(const struct fo_run *r)
 		      : r->tp_sequence ? FO_TP_SEQUENCE
 				       : FO_TP_REPLICATED,
 		.tp_async = async_of(r),
-		.cp = r->cp < 2 ? FO_CP_OFF : FO_CP_RING,
+		.cp = r->cp < 2 ? FO_CP_OFF : FO_CP_RING + r->cp_by,
 		.pp = r->pp < 2 ? 0 : 1 + r->pp_kind,
 		.pp_chunks = r->pp < 2 ? 0 : r->pp_chunks,
 		.offload = r->offload,

@@ -47,6 +47,7 @@ struct fo_run {
 	int64_t shard, replicate, cp, tp, pp;
 	int pp_kind;       /* enum fo_pp_kind */
 	int64_t pp_chunks; /* 0: as usual for the kind */
+	int cp_by;         /* what a cp group divides while attention is computed: enum fo_cp less 1 */
 	bool tp_sequence;
 	int64_t tp_async;      /* pieces; 0: no; negative: auto */
 	int over;              /* of ranks on devices: enum fo_run_over */

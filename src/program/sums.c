@@ -22,7 +22,8 @@
  *
  * Ranks of a cp group have the same rows, each its own tokens of them. What a shift hands on around the group is *far*:
  * so many places from its own rank. Attention over a block of keys names the distance of those that it means; anything
- * else that meets tokens of two ranks is wrong, and so is attention over own keys alone.
+ * else that meets tokens of two ranks is wrong, and so is attention over own keys alone. Where ranks exchange tokens for
+ * heads, rows are followed as well: an all-to-all takes them sorted by rank, attention of all tokens, all else of own.
  *
  * Stages of a pipeline have gradients of other layers: a sum over elements of gradients is pending over the stages. A
  * gradient that the first and the last stage both have (fo_buffer.stage) is pending over these two. What goes from
@@ -45,8 +46,11 @@ struct state {
 	bool max;               /* what is pending is a maximum, not a sum */
 	bool fresh;
 	bool used;   /* it was read since it was written */
-	int32_t far; /* rows of tokens: places that they were handed on; -1: unlike */
+	int32_t far; /* rows of tokens: places that they were handed on, or enum far */
 };
+/* Rows that are not one rank's tokens in their order: some are unlike; own tokens of all ranks' heads, sorted by rank;
+ * all tokens of own heads. */
+enum far { UNLIKE = -1, BY_RANK = -2, ALL_TOKENS = -3 };
 
 /* A rectangle of a buffer's instance, all of it in one state. */
 struct part {
@@ -156,7 +160,7 @@ static struct state read(const struct flow *f, const struct fo_operand *a, bool 
 		if (!overlaps(e, a))
 			continue;
 		*alike &= !any || e->is.pending == is.pending;
-		is.far = !any || e->is.far == is.far ? e->is.far : -1;
+		is.far = !any || e->is.far == is.far ? e->is.far : UNLIKE;
 		any = true;
 		is.pending |= e->is.pending;
 		is.split |= e->is.split;
@@ -378,7 +382,17 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		is.far = (is.far + 1) % f->cp;
 		write(f, to, is);
 		return FO_OK;
-	case FO_WIRE_ALL_TO_ALL: write(f, to, read(f, from, &alike)); return FO_OK;
+	case FO_WIRE_ALL_TO_ALL:
+		is = read(f, from, &alike);
+		if (f->cp > 1 && of_tokens(f->p, from)) {
+			if (o->group != FO_GROUP_CP)
+				return wrong(f, from, "tokens are exchanged for heads among other ranks than a cp group's", over);
+			if (is.far != BY_RANK && is.far != ALL_TOKENS)
+				return wrong(f, from, "its rows are not sorted by the ranks that get them", over);
+			is.far = is.far == BY_RANK ? ALL_TOKENS : BY_RANK;
+		}
+		write(f, to, is);
+		return FO_OK;
 	case FO_WIRE_SEND:
 		is = read(f, from, &alike);
 		if (is.pending && f->p->staged)
@@ -430,15 +444,22 @@ static uint8_t matmul_sums_over(const struct fo_program *p, const struct fo_op *
 static uint8_t sums_over_parts(const struct fo_program *p, const struct fo_op *o, int k)
 {
 	uint8_t rows, cols, has_rows, has_cols, over = 0;
+	int row, col;
 	if (fo_op_family(o->kind) == FO_OPS_MATMUL)
 		return matmul_sums_over(p, o);
 	fo_operand_divided(p, &o->arg[k], &has_rows, &has_cols);
+	fo_op_dims(o, k, &row, &col);
+	const bool any = row == FO_DIM_ANY && col == FO_DIM_ANY;
 	for (int i = 0; i < o->n; i++) {
 		if (!fo_access_reads(o->arg[i].access) ||
 		    (tensor_of(o, k) >= 0 && tensor_of(o, i) >= 0 && tensor_of(o, i) != tensor_of(o, k)))
 			continue;
 		fo_operand_divided(p, &o->arg[i], &rows, &cols);
-		over |= across((rows & (uint8_t)~has_rows) | (cols & (uint8_t)~has_cols));
+		fo_op_dims(o, i, &row, &col);
+		/* A transpose has the same letter the other way round; one without letters, either way. */
+		const uint8_t also = any ? has_rows | has_cols : 0;
+		over |= across((rows & (uint8_t) ~(has_rows | also | divided_along(p, o, k, row))) |
+			       (cols & (uint8_t) ~(has_cols | also | divided_along(p, o, k, col))));
 	}
 	return over;
 }
@@ -456,14 +477,25 @@ static bool is_of_block(const struct fo_op *o, int i)
 	return is_backward(o) && i >= FO_ATTENTION_BLOCK_BWD_DK;
 }
 
-/* Tokens that an operation reads are of one rank, *far places away, but for the keys of attention over a block. */
+static bool is_attention(const struct fo_op *o)
+{
+	const enum fo_op_family f = fo_op_family(o->kind);
+	return f == FO_OPS_ATTENTION || f == FO_OPS_ATTENTION_BWD || f == FO_OPS_EAGER || f == FO_OPS_EAGER_BWD;
+}
+
+/* Tokens that an operation reads lie alike, *far places away, but for the keys of attention over a block. *far becomes
+ * where those lie that it makes. */
 static fo_status check_far(const struct flow *f, const struct fo_op *o, int32_t *far)
 {
-	bool any = is_over_block(o);
-	*far = 0;
-	if (f->cp > 1 && (fo_op_family(o->kind) == FO_OPS_ATTENTION || is_backward(o)) && !is_over_block(o))
+	const enum fo_heads heads = fo_op_info(o->kind)->heads;
+	const bool attends = is_attention(o) && !is_over_block(o);
+	bool any = is_attention(o) || heads != FO_HEADS_NONE;
+	*far = attends ? ALL_TOKENS : heads == FO_HEADS_TOGETHER ? BY_RANK : 0;
+	if (f->cp < 2)
+		return FO_OK;
+	if (attends && f->p->run.pass.cp != FO_CP_HEADS)
 		return wrong(f, &o->arg[FO_ATTENTION_K], "keys of other ranks of the cp group are left out", 0);
-	for (int i = 0; f->cp > 1 && i < o->n; i++) {
+	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
 		bool alike;
 		if (!fo_access_reads(a->access) || !of_tokens(f->p, a))
@@ -472,13 +504,27 @@ static fo_status check_far(const struct flow *f, const struct fo_op *o, int32_t 
 		int32_t want = any ? *far : is;
 		if (is_over_block(o))
 			want = is_of_block(o, i) ? o->attr.peer : 0;
-		if (is < 0 || is != want)
+		if (attends && is != want)
+			return wrong(f, a, "attention has not all tokens of its cp group there", 0);
+		if (is == UNLIKE || is != want)
 			return wrong(f, a, "it has tokens of another rank of the cp group than is meant", 0);
 		if (!is_over_block(o))
 			*far = is;
 		any = true;
 	}
+	if (heads != FO_HEADS_NONE)
+		*far = heads == FO_HEADS_APART ? BY_RANK : 0;
 	return FO_OK;
+}
+
+/* Where the tokens of an operand lie that is made. The loop brings documents of all tokens, where attention has them. */
+static int32_t far_of(const struct flow *f, const struct fo_op *o, int i, int32_t far)
+{
+	if (is_over_block(o) && is_of_block(o, i))
+		return o->attr.peer;
+	if (fo_op_info(o->kind)->cls == FO_CLASS_HOST && o->arg[i].nr > f->p->tokens)
+		return ALL_TOKENS;
+	return far;
 }
 
 /* Attention over a block comes equally often for each rank of the group. */
@@ -598,7 +644,7 @@ static fo_status visit(struct flow *f, const struct fo_op *o)
 			continue;
 		struct state is = made(f, &in, o, i);
 		is.fresh = updates;
-		is.far = is_over_block(o) && is_of_block(o, i) ? o->attr.peer : far;
+		is.far = far_of(f, o, i, far);
 		FO_TRY(add_or_write(f, a, is));
 	}
 	return FO_OK;

@@ -66,8 +66,9 @@ const char *const fo_resume_free[] = {
 	"pass.recompute", "pass.recompute-layers", "pass.offload", "pass.fused-optimizer", "pass.optimizer-in-backward",
 	"pass.attention", "pass.fp8-scale-precompute", "pass.fp8-transposed", "pass.fp8-fuse", "pass.wgrad-lane",
 	"mesh.ranks", "mesh.shard", "mesh.replicate", "mesh.cp", "mesh.tp", "mesh.pp", "mesh.over", "mesh.link-gbps",
-	"mesh.link-us", "pass.pp", "pass.pp-chunks", "pass.tp-sequence", "pass.tp-async", "pass.ddp", "pass.overlap",
-	"pass.zero", "pass.zero-prefetch", "pass.zero-reshard", "pass.zero-first", "pass.zero-sync", NULL
+	"mesh.link-us", "pass.cp", "pass.pp", "pass.pp-chunks", "pass.tp-sequence", "pass.tp-async", "pass.ddp",
+	"pass.overlap", "pass.zero", "pass.zero-prefetch", "pass.zero-reshard", "pass.zero-first", "pass.zero-sync",
+	NULL
 };
 
 int fo_resume_rows(void) { return fo_model_fields + OWN_ROWS; }

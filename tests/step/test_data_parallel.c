@@ -123,8 +123,7 @@ static void list_options(void)
 	for (int i = 0; i < fo_pass_fields; i++) {
 		const struct fo_pass_field *f = &fo_pass_field[i];
 		for (int64_t v = 1; v < f->values; v++)
-			if (f->offset != offsetof(struct fo_passes, pp) || v <= PP_RUN)
-				may("%s=%s", f->name, f->value[v]);
+			may("%s=%s", f->name, f->value[v]);
 		if (!f->values)
 			may("%s", f->name);
 	}
@@ -140,6 +139,10 @@ static void list_options(void)
 	may("cp group of 2, tp group of 2");
 	may("cp group of 2, zero 3");
 	may("cp group of 4, several rows");
+	may("tokens for heads, tp group");
+	may("tokens for heads, zero 3");
+	may("tokens for heads, a kv head on several ranks");
+	may("tokens for heads, rows cut anywhere");
 }
 
 static void see_model(const struct fo_model *m)
@@ -182,6 +185,13 @@ static void see_job(const struct ranks_job *j)
 	saw(low->mesh.pp == 2 && low->pass.zero == FO_ZERO_WEIGHTS, "pp group of 2, zero 3");
 	saw(low->mesh.pp == 2 && low->mesh.cp == 2, "pp group of 2, cp group of 2");
 	saw(low->mesh.pp == 2 && low->mesh.tp == 2, "pp group of 2, tp group of 2");
+	if (low->pass.cp == FO_CP_HEADS) {
+		const int32_t cp = low->mesh.cp, tp = fo_mesh_tp(&low->mesh);
+		saw(tp > 1, "tokens for heads, tp group");
+		saw(low->pass.zero == FO_ZERO_WEIGHTS, "tokens for heads, zero 3");
+		saw(j->model.kv_heads % (cp * tp) != 0, "tokens for heads, a kv head on several ranks");
+		saw(low->seq % cp != 0, "tokens for heads, rows cut anywhere");
+	}
 	for (int i = 0; i < fo_pass_fields; i++) {
 		const struct fo_pass_field *f = &fo_pass_field[i];
 		int64_t v = fo_passes_get(&low->pass, f->offset);
@@ -285,11 +295,19 @@ static void task_train(struct task *t)
 	train_alone(&t->truth, &t->m, &low, &t->all);
 }
 
+static bool can_by_heads(const struct task *t, const struct fo_mesh *mesh, int64_t micro)
+{
+	const bool can = fo_mesh_cp_heads_legal(&t->m, t->all.rows / fo_mesh_data(mesh) / micro * t->all.seq, mesh->cp,
+						mesh->tp) == FO_OK;
+	fo_err_clear();
+	return can;
+}
+
 static bool is_shared(const struct task *t, const struct fo_mesh *mesh, int64_t micro)
 {
 	const int64_t parts = fo_mesh_data(mesh) * micro, tokens = t->all.rows / parts * t->all.seq / fo_mesh_cp(mesh);
 	bool shared = fo_mesh_ranks(mesh) <= RANKS_MOST && t->all.rows % parts == 0 && mesh->pp <= t->m.layers &&
-		      fo_mesh_cp_legal(t->all.seq, mesh->cp) == FO_OK &&
+		      (fo_mesh_cp_legal(t->all.seq, mesh->cp) == FO_OK || can_by_heads(t, mesh, micro)) &&
 		      fo_mesh_tp_legal(&t->m, tokens, mesh->tp) == FO_OK;
 	fo_err_clear();
 	return shared;
@@ -321,7 +339,7 @@ static struct fo_passes draw_passes(const struct task *t, enum fo_numerics preci
 	if (mesh->cp > 1)
 		p.cp = 1 + choices_draw(FO_CP_COUNT - 1);
 	if (mesh->pp > 1) {
-		p.pp = 1 + choices_draw(PP_RUN);
+		p.pp = 1 + choices_draw(FO_PP_KINDS_COUNT);
 		p.pp_chunks = p.pp == 1 + FO_PP_INTERLEAVED ? choices_draw(2) * 2 : 0;
 		p.offload = 0;
 	}
@@ -570,7 +588,7 @@ static int cases_wanted(void)
 	const char *more = getenv("FLATOUT_RANK_CASES"); /* a nightly run asks for many, a sanitizer's for few */
 	if (more)
 		return atoi(more);
-	return getenv("FLATOUT_SANITIZED") ? 100 : 2000;
+	return getenv("FLATOUT_SANITIZED") ? 100 : 1000;
 }
 
 static void test_equal_to_one_rank(void **state)
