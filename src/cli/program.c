@@ -315,9 +315,9 @@ const struct fo_command fo_cmd_program = {
 		"  flatout program run.yaml --no-operations\n"
 		"  flatout program run.yaml --meshes=8\n"
 		"  flatout program --model.name=llama-3.1-8b --data.seq=8192 --json\n\n"
-		"With --schedule it draws a pipeline instead: which stage works at which micro-batch when, how much of the "
-		"step is idle, by the published formula and by a walk through the slots, and how many micro-batches each "
-		"stage holds.\n\n"
+		"With --schedule it draws a pipeline instead: which stage works at which micro-batch when, how much of "
+		"the step is idle, by the published formula and by a walk through the slots, and how many "
+		"micro-batches each stage holds.\n\n"
 		"  flatout program --schedule=zb-h1 --stages=4 --micro-batches=8 --svg zb.svg\n",
 	.opts = fo_run_options,
 	.own = extra,

@@ -208,11 +208,7 @@ static void own_pipeline(struct fo_doc *doc, const struct fo_diagnosis *d)
 		return;
 	const struct fo_pp_shape shape = fo_lowering_pipeline(&p.run);
 	fo_program_fini(&p);
-	c.title = fo_doc_printf(doc, "Pipeline, schedule %s: step %d by stage", fo_pp_title[shape.kind], step + 1);
-	c.desc = "Each row is the first rank of a stage; gaps are idle or communication";
-	fo_doc_para(doc, "Pipeline, schedule %s: %d stages, %d micro-batches; step %d, the first rank of each stage",
-		    fo_pp_title[shape.kind], shape.stages, shape.micro_batches, step + 1);
-	fo_doc_slots(doc, &c);
+	fo_slots_draw(doc, &c, &shape, step);
 }
 
 void fo_ranks_section(struct fo_doc *doc, const struct fo_diagnosis *d)

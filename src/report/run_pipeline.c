@@ -1,14 +1,9 @@
-/* A pipeline in a report: the last step that all ranks have, slot by slot, and how much of it was idle, measured and by
+/* A pipeline in a report: a late step that all stages have, slot by slot, and how much of it was idle, measured and by
  * the schedule's formula with the slots' own mean times. */
 #include "report/run_int.h"
 #include "report/slots.h"
 
-#include "base/mem.h"
-
 #include <math.h>
-#include <stdlib.h>
-
-enum { STAGES = 64 }; /* more are not read: each has a program of its own */
 
 struct pipeline {
 	struct fo_pp_shape shape;
@@ -43,46 +38,23 @@ static void measure(struct pipeline *x)
 	x->formula = x->by.of_pipeline ? NAN : x->by.idle_s / (x->by.idle_s + busy / (double)x->picture.rows);
 }
 
-/* The first rank of each stage: its program beside its timeline. False: some stage left none. */
-static bool read_stages(const struct fo_record *r, struct fo_slots_stage *stage, struct fo_program *program, int32_t n)
-{
-	const int32_t apart = fo_mesh_stage_ranks(&r->program.run.mesh);
-	stage[0] = (struct fo_slots_stage){ &r->program, r->rank[0].timeline };
-	for (int32_t s = 0; s < n; s++) {
-		const struct fo_record_rank *rank = &r->rank[s * apart];
-		if (!rank->timeline)
-			return false;
-		if (!s)
-			continue;
-		if (fo_timeline_program(&program[s], rank->timeline, rank->file.path) != FO_OK) {
-			fo_err_clear();
-			return false;
-		}
-		stage[s] = (struct fo_slots_stage){ &program[s], rank->timeline };
-	}
-	return true;
-}
-
 static bool pipeline_of(const struct fo_report *o, struct fo_doc *d, struct pipeline *x)
 {
 	const struct fo_record *r = o->r;
-	const int32_t n = r->ranks > 1 ? fo_mesh_pp(&r->program.run.mesh) : 1;
-	if (n < 2 || n > STAGES || !o->ranks.steps || r->ranks != fo_mesh_ranks(&r->program.run.mesh))
+	struct fo_program p;
+	int files = 0;
+	if (r->ranks < 2 || fo_mesh_pp(&r->program.run.mesh) < 2)
 		return false;
-	struct fo_program *program = fo_xmalloc((size_t)n * sizeof *program);
-	struct fo_slots_stage *stage = fo_xmalloc((size_t)n * sizeof *stage);
-	x->shape = fo_lowering_pipeline(&r->program.run);
-	x->step = o->ranks.last_step - 1;
-	bool known = read_stages(r, stage, program, n) && fo_pp_legal(&x->shape) == FO_OK &&
-		     fo_slots_of_timelines(d, &x->picture, stage, n, x->step);
-	fo_err_clear();
-	if (known)
-		measure(x);
-	for (int32_t s = 1; s < n; s++)
-		fo_program_fini(&program[s]);
-	free(stage);
-	free(program);
-	return known;
+	const char **path = fo_doc_alloc(d, (size_t)r->ranks * sizeof *path);
+	for (int i = 0; i < r->ranks; i++)
+		if (r->rank[i].timeline)
+			path[files++] = r->rank[i].file.path;
+	if (!fo_slots_of_files(d, &x->picture, path, files, &p, &x->step))
+		return false;
+	x->shape = fo_lowering_pipeline(&p.run);
+	fo_program_fini(&p);
+	measure(x);
+	return true;
 }
 
 void fo_report_draw_pipeline(const struct fo_report *o, struct fo_doc *d)
@@ -90,12 +62,7 @@ void fo_report_draw_pipeline(const struct fo_report *o, struct fo_doc *d)
 	struct pipeline x;
 	if (!pipeline_of(o, d, &x))
 		return;
-	x.picture.title = fo_doc_printf(d, "Pipeline, schedule %s: step %d by stage", fo_pp_title[x.shape.kind],
-					x.step + 1);
-	x.picture.desc = "Each row is the first rank of a stage; gaps are idle or communication";
-	fo_doc_para(d, "Pipeline, schedule %s: %d stages, %d micro-batches; step %d, the first rank of each stage",
-		    fo_pp_title[x.shape.kind], x.shape.stages, x.shape.micro_batches, x.step + 1);
-	fo_doc_slots(d, &x.picture);
+	fo_slots_draw(d, &x.picture, &x.shape, x.step);
 	fo_doc_para(d,
 		    "%s of the time from the first pass to the last was without passes; even stages and messages that "
 		    "take no time would leave %s by %s.",

@@ -106,13 +106,16 @@ bool fo_slots_of_log(struct fo_doc *d, struct fo_draw_slots *out, const struct f
 		const struct fo_schedule_op *o = &op[i];
 		if (!is_drawn(o, replica, apart))
 			continue;
-		const bool pass = kind_of(o, apart) < FO_PP_WORKS;
+		int32_t number = -1, part = -1;
+		if (kind_of(o, apart) < FO_PP_WORKS) {
+			number = o->microbatch;
+			part = s->chunks > 1 ? o->chunk : -1;
+		}
 		slot[o->stage][row[o->stage].slots++] = (struct fo_draw_slot){ .from = (double)o->begin_ns * 1e-9,
 									       .to = (double)o->end_ns * 1e-9,
 									       .kind = kind_of(o, apart),
-									       .number = pass ? o->microbatch : -1,
-									       .part = pass && s->chunks > 1 ? o->chunk
-													     : -1 };
+									       .number = number,
+									       .part = part };
 	}
 	return out->to > 0;
 }
@@ -323,4 +326,13 @@ bool fo_slots_of_files(struct fo_doc *d, struct fo_draw_slots *out, const char *
 	}
 	free(x);
 	return all;
+}
+
+void fo_slots_draw(struct fo_doc *d, struct fo_draw_slots *c, const struct fo_pp_shape *shape, int32_t step)
+{
+	c->title = fo_doc_printf(d, "Pipeline, schedule %s: step %d by stage", fo_pp_title[shape->kind], step + 1);
+	c->desc = "Each row is the first rank of a stage; gaps are idle or communication";
+	fo_doc_para(d, "Pipeline, schedule %s: %d stages, %d micro-batches; step %d, the first rank of each stage",
+		    fo_pp_title[shape->kind], shape->stages, shape->micro_batches, step + 1);
+	fo_doc_slots(d, c);
 }

@@ -30,5 +30,7 @@ bool fo_slots_of_timelines(struct fo_doc *d, struct fo_draw_slots *out, const st
  * pipeline, or of not all its stages. *program: stage 0's, freed by the caller where true. */
 bool fo_slots_of_files(struct fo_doc *d, struct fo_draw_slots *out, const char *const *path, int paths,
 		       struct fo_program *program, int32_t *step);
+/* Names such a picture and puts it into the document. */
+void fo_slots_draw(struct fo_doc *d, struct fo_draw_slots *c, const struct fo_pp_shape *shape, int32_t step);
 
 #endif
