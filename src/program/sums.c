@@ -493,7 +493,9 @@ static fo_status check_far(const struct flow *f, const struct fo_op *o, int32_t 
 	const enum fo_heads heads = fo_op_info(o->kind)->heads;
 	const bool attends = is_attention(o) && !is_over_block(o);
 	bool any = is_attention(o) || heads != FO_HEADS_NONE;
-	*far = attends ? ALL_TOKENS : heads == FO_HEADS_TOGETHER ? BY_RANK : 0;
+	*far = attends ? ALL_TOKENS : 0;
+	if (heads == FO_HEADS_TOGETHER)
+		*far = BY_RANK;
 	if (f->cp < 2)
 		return FO_OK;
 	if (attends && f->p->run.pass.cp != FO_CP_HEADS)
