@@ -292,7 +292,8 @@ static struct fo_op with_equal_parts(const struct async *a, const struct fo_op *
 
 static double work_of(const struct async *a, const struct fo_op *o)
 {
-	const struct fo_op x = with_equal_parts(a, o);
+	struct fo_op x = with_equal_parts(a, o);
+	x.attr.place = 0; /* ranks of a cp group have other pairs of a block of keys, and the same order */
 	return fo_op_seconds(a->p, &x, &fo_choose_processor);
 }
 

@@ -613,7 +613,8 @@ static struct state made(const struct flow *f, const struct inputs *in, const st
 		return (struct state){ 0 };
 	if (f->p->buf[a->buf].home == FO_HOME_GRAD && f->p->buf[a->buf].stage == FO_STAGE_ENDS)
 		is.pending |= coordinates(f->p, FO_GROUP_ENDS);
-	if (fo_op_family(o->kind) == FO_OPS_CLIP && f->p->buf[o->arg[FO_SUMSQ_G].buf].home == FO_HOME_GRAD)
+	if (fo_op_family(o->kind) == FO_OPS_CLIP &&
+	    f->p->buf[o->arg[fo_op_operand_of(o->kind, 0, FO_SUMSQ_G)].buf].home == FO_HOME_GRAD)
 		is.pending |= coordinates(f->p, FO_GROUP_PP);
 	if (f->tp)
 		is.pending |= sums_over_parts(f->p, o, operand);
