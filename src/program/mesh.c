@@ -365,8 +365,8 @@ static int64_t most_rows(const struct fo_model *m, const struct fo_lowering *run
 	mesh.kv = run->pass.tp ? fo_mesh_kv_of(m, tp) : 1;
 	fo_mesh_group(&mesh, FO_GROUP_TP, &place, NULL);
 	const int64_t q = m->heads * m->head_dim / tp, k = m->kv_heads * m->head_dim / (tp / mesh.kv),
-		      f = m->ffn / tp * (run->pass.merge_gate_up ? 2 : 1),
-		      v = run->pass.tp ? fo_mesh_part(m->vocab, place, tp, &begin) : m->vocab;
+		      f = m->ffn / tp * (1 + (run->pass.merge_gate_up != 0)),
+		      v = fo_mesh_part(m->vocab, run->pass.tp ? place : 0, tp, &begin);
 	const int64_t qkv = run->pass.merge_qkv && mesh.kv < 2 ? q + 2 * k : fo_max(q, k);
 	return fo_max(fo_max(v, m->hidden), fo_max(qkv, f));
 }

@@ -90,25 +90,34 @@ static struct tensor of_keys(const struct mesh *x)
 	return (struct tensor){ .kv = true, .squares = x->size[FO_GROUP_HEADS] > 1 ? HEADS_SQUARES : ALL_SQUARES };
 }
 
-/* Queries, keys and values: rows of weights or columns of biases. */
+/* n rows of a layer's weights, or as many columns of a bias. */
+static void add_lines(struct mesh *x, bool bias, int64_t n, struct tensor t)
+{
+	if (bias)
+		add_tensor(x, LAYER, 1, n, t);
+	else
+		add_tensor(x, LAYER, n, x->d, t);
+}
+
 static void add_qkv(struct mesh *x, bool bias)
 {
-	const int64_t each[] = { x->q, x->k, x->k };
-	const bool merged = x->pass->merge_qkv && x->size[FO_GROUP_KV] < 2;
-	const int64_t other = bias ? 1 : x->d;
-	for (int i = 0; i < (merged ? 1 : 3); i++) {
-		const int64_t n = merged ? x->q + 2 * x->k : each[i];
-		add_tensor(x, LAYER, bias ? 1 : n, bias ? n : other, i ? of_keys(x) : divided(x));
+	if (x->pass->merge_qkv && x->size[FO_GROUP_KV] < 2) {
+		add_lines(x, bias, x->q + 2 * x->k, divided(x));
+		return;
 	}
+	add_lines(x, bias, x->q, divided(x));
+	add_lines(x, bias, x->k, of_keys(x));
+	add_lines(x, bias, x->k, of_keys(x));
 }
 
 static void add_gate_up(struct mesh *x, bool bias)
 {
-	const bool merged = x->pass->merge_gate_up != 0;
-	for (int i = 0; i < (merged ? 1 : 2); i++) {
-		const int64_t n = merged ? 2 * x->f : x->f;
-		add_tensor(x, LAYER, bias ? 1 : n, bias ? n : x->d, divided(x));
+	if (x->pass->merge_gate_up) {
+		add_lines(x, bias, 2 * x->f, divided(x));
+		return;
 	}
+	add_lines(x, bias, x->f, divided(x));
+	add_lines(x, bias, x->f, divided(x));
 }
 
 static void add_tensors(struct mesh *x)
@@ -300,8 +309,13 @@ static int64_t repeated(const struct mesh *x, int64_t *first)
 /* Layers whose backward repeats what is of `set`. */
 static double layers_with(const struct mesh *x, int set)
 {
-	int64_t first, rest = repeated(x, &first);
-	return (double)(x->pass->recompute & set ? first : 0) + (double)(rest & set ? x->layers - first : 0);
+	int64_t first, layers = 0;
+	const int64_t rest = repeated(x, &first);
+	if (x->pass->recompute & set)
+		layers += first;
+	if (rest & set)
+		layers += x->layers - first;
+	return (double)layers;
 }
 
 static void tensor_parallel(struct mesh *x)
@@ -466,8 +480,10 @@ static int64_t copies(const struct mesh *x, int64_t *head)
 	for (int i = 0; i < x->n; i++)
 		if (x->tensor[i].shared)
 			of[x->tensor[i].unit] += padded(x->tensor[i].rows, x->tensor[i].cols, x->weight);
-	if (!x->pass->zero_first) /* else some of them persist */
-		*head = of[x->m->tied ? EMBED : HEAD] + (keeps ? x->layers * of[LAYER] : 0);
+	if (!x->pass->zero_first) { /* else some of them persist */
+		*head = of[x->m->tied ? EMBED : HEAD];
+		*head += keeps ? x->layers * of[LAYER] : 0;
+	}
 	const bool apart = !keeps && x->layers > ahead;
 	return layers * of[LAYER] + (apart ? fo_max(of[EMBED], of[HEAD]) : of[EMBED] + of[HEAD]);
 }
@@ -492,9 +508,8 @@ static struct gradients gradients_of(const struct mesh *x)
 		   early = c->optimizer_in_backward && !late && !several;
 	const int64_t whole = gradients(x, false, true) * x->layers + gradients(x, false, false),
 		      own = gradients(x, true, true) * x->layers + gradients(x, true, false);
-	struct gradients g = { .end = by_layer ? own : whole,
-			       .most = by_layer ? own : whole,
-			       .by_layer = by_layer || early };
+	const int64_t most = by_layer ? own : whole;
+	struct gradients g = { .end = most, .most = most, .by_layer = by_layer || early };
 	if (several)
 		g.before = scatters_each(x) ? own : whole;
 	if (scatters && !by_layer)

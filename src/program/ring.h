@@ -9,8 +9,8 @@
  * rank's tokens of that row they are neighbours too: if some are in both chunks, they are the last ones of the first
  * chunk and the first ones of the second. So a query's keys among those of any rank are a range.
  *
- * That is pass.cp=ring. With pass.cp=heads the tokens of a micro-batch's rows, one row behind the other, are cut into cp
- * stretches: rank r has tokens T r / cp to T (r + 1) / cp. */
+ * That is pass.cp=ring. With pass.cp=heads the tokens of a micro-batch's rows, one row behind the other, are cut into
+ * cp stretches: rank r has tokens T r / cp to T (r + 1) / cp. */
 #ifndef FO_PROGRAM_RING_H
 #define FO_PROGRAM_RING_H
 

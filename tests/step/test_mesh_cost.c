@@ -1,5 +1,5 @@
-/* What a mesh costs in closed form (program/mesh_cost.h) against the programs that passes make: random models, meshes of
- * up to 512 ranks, passes and ranks in them. Legality is alike, with the same words; bytes on the wire, by group and by
+/* What a mesh costs in closed form (program/mesh_cost.h) against the programs that passes make: random models, meshes
+ * of up to 512 ranks, passes and ranks in them. Legality is alike, with the same words; bytes on the wire, by group and
  * lane, and bytes that persist are equal; what lives in the arena lies between the bounds. That transports carry what
  * programs say is test_data_parallel.c's affair. */
 #include "base/clock.h"
