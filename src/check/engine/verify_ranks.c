@@ -310,7 +310,8 @@ void fo_verify_ranks(struct fo_verify_run *v)
 	for (size_t i = 0; i < sizeof form / sizeof *form; i++) {
 		const int cp = form[i].cp, tp = form[i].tp, shard = form[i].shard, pp = form[i].pp ? form[i].pp : 1;
 		const bool too_many = shard * cp > HIDDEN / tp, /* the narrowest weights have so many rows */
-			none = ranks % (cp * tp * shard * pp) || (pp > 1 && form[i].zero && shard == 1) ||
+			none = ranks % (cp * tp * shard * pp) ||
+			       (pp > 1 && ((form[i].zero && shard == 1) || v->o->cuda)) ||
 			       (form[i].several && (shard == 1 || ranks == shard));
 		if (!too_many && !none)
 			check_form(v, &text, &form[i]);
