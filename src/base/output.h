@@ -12,10 +12,11 @@ enum fo_output {
 	/* Files that may be written anew because they begin as ours. */
 	FO_OUTPUT_PAGE,   /* HTML */
 	FO_OUTPUT_JSON,   /* what --json prints */
-	FO_OUTPUT_SVG,    /* a picture of flatout calibrate */
+	FO_OUTPUT_SVG,    /* a picture of flatout calibrate, predict or program */
 	FO_OUTPUT_SLICES, /* a trace for ui.perfetto.dev; may be compressed, as the next */
 	FO_OUTPUT_CSV,    /* operations of traces */
 	FO_OUTPUT_STEPS,  /* steps of a training log */
+	FO_OUTPUT_SCORE,  /* rows of flatout score */
 	FO_OUTPUT_PROMETHEUS,
 	FO_OUTPUT_PROGRAM, /* a step program as text */
 	FO_OUTPUT_TIMELINE,

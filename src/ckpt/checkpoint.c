@@ -401,17 +401,19 @@ static size_t required(const struct fo_st_set *f)
 	return n;
 }
 
-static fo_status read_tensor(const struct fo_st_set *f, const char *of, const struct fo_st_tensor *t)
+static fo_status read_tensor(const struct fo_st_set *f, const char *of, const struct fo_st_tensor *t, int64_t *afresh)
 {
 	const struct fo_st_held *h = fo_st_set_find(f, t->name);
-	if (!h && t->optional)
+	const bool other = h && t->optional && !fo_st_fits(h->entry, t);
+	*afresh += other;
+	if (t->optional && (!h || other))
 		return fo_st_zero(t);
 	if (!h)
 		return fo_fail(FO_EFORMAT, "'%s/" FO_ST_SINGLE "' has no tensor '%s'", f->dir, of, t->name);
 	return fo_st_copy_entry(&f->file[h->shard], f->path[h->shard], h->entry, t);
 }
 
-static fo_status read_files(const char *dir, const char *of, const struct fo_st_tensor *t, size_t n)
+static fo_status read_files(const char *dir, const char *of, const struct fo_st_tensor *t, size_t n, int64_t *afresh)
 {
 	struct fo_st_set f;
 	fo_status st = fo_st_set_open(&f, dir, of);
@@ -426,17 +428,18 @@ static fo_status read_files(const char *dir, const char *of, const struct fo_st_
 				     "another model needs another run.dir; --model.weights=DIR starts from weights "
 				     "alone");
 		for (size_t i = 0; i < n && st == FO_OK; i++)
-			st = read_tensor(&f, of, &t[i]);
+			st = read_tensor(&f, of, &t[i], afresh);
 	}
 	fo_st_set_close(&f);
 	return st;
 }
 
 fo_status fo_ckpt_read(const char *path, const struct fo_st_tensor *weight, size_t weights,
-		       const struct fo_st_tensor *state, size_t states)
+		       const struct fo_st_tensor *state, size_t states, int64_t *afresh)
 {
-	fo_status st = read_files(path, stem[0], weight, weights);
+	*afresh = 0;
+	fo_status st = read_files(path, stem[0], weight, weights, afresh);
 	if (st == FO_OK)
-		st = read_files(path, stem[1], state, states);
+		st = read_files(path, stem[1], state, states, afresh);
 	return st == FO_OK ? st : fo_wrap(st, "cannot load checkpoint '%s'", path);
 }

@@ -33,7 +33,9 @@ struct fo_st_tensor {
 	char name[96];
 	uint8_t dtype;
 	bool vector;
-	bool optional; /* of a checkpoint: where the file has none it is zeros. Its name begins with "state." */
+	/* Of a checkpoint: where the file has none, or one of another shape, it is zeros. Its name begins with "state."
+	 */
+	bool optional;
 	/* The rectangle that is here, which may have no rows. With `whole` its rows are rows `row` and on of so many in
 	 * the file, with `wide` its columns are columns `col` and on of so many. */
 	int64_t rows, cols, ld, row, whole, col, wide;
@@ -208,8 +210,9 @@ FO_CHECKED fo_status fo_ckpt_forget(const char *dir, int64_t step);
 /* Checks the manifest (every file present, of its size and checksum), reads training.json, and holds a folder named
  * after a step to that step. */
 FO_CHECKED fo_status fo_ckpt_open(const char *path, struct fo_ckpt_meta *meta);
-/* Fills the tensors from the checkpoint's files. fo_ckpt_open must have succeeded. */
+/* Fills the tensors from the checkpoint's files. fo_ckpt_open must have succeeded. *afresh: so many optional ones are
+ * zeros because the files have them in another shape. */
 FO_CHECKED fo_status fo_ckpt_read(const char *path, const struct fo_st_tensor *weight, size_t weights,
-				  const struct fo_st_tensor *state, size_t states);
+				  const struct fo_st_tensor *state, size_t states, int64_t *afresh);
 
 #endif

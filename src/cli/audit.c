@@ -47,33 +47,12 @@ struct looked {
 
 /* ---- inputs ---- */
 
-/* "tp=4,recompute_option=a,b": a comma ends a setting where another NAME= follows. */
-static int split_settings(const char *text, struct fo_arena *arena, const char ***out)
-{
-	int n = 0;
-	const char **list = fo_arena_alloc(arena, (strlen(text) + 1) * sizeof *list);
-	while (*text) {
-		const char *end = text + strcspn(text, ",");
-		while (*end) {
-			const char *next = end + 1;
-			size_t equals = strcspn(next, "=,");
-			if (next[equals] == '=')
-				break;
-			end = next + strcspn(next, ",");
-		}
-		list[n++] = fo_arena_printf(arena, "%.*s", (int)(end - text), text);
-		text = *end ? end + 1 : end;
-	}
-	*out = list;
-	return n;
-}
-
 static fo_status read_job(struct looked *l)
 {
 	struct fo_job_given given = { .model = l->in->model };
 	const char **set = NULL;
 	if (l->in->set)
-		given.sets = split_settings(l->in->set, &l->audit.arena, &set);
+		given.sets = fo_job_split_settings(l->in->set, &l->audit.arena, &set);
 	given.set = set;
 	FO_TRY(fo_job_read(l->file, l->files, &given, &l->job));
 	if (l->in->cluster)

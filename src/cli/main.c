@@ -17,24 +17,42 @@
 #include <unistd.h>
 
 const struct fo_command *const fo_commands[] = {
-	&fo_cmd_flops,        &fo_cmd_mfu,
-	&fo_cmd_devices,      &fo_cmd_machine,
+	&fo_cmd_flops,
+	&fo_cmd_mfu,
+	&fo_cmd_devices,
+	&fo_cmd_machine,
 	&fo_cmd_calibrate,
 #ifndef FO_NO_ENGINE
-	&fo_cmd_verify,       &fo_cmd_train,
-	&fo_cmd_demo,         &fo_cmd_data,
-	&fo_cmd_data_prepare, &fo_cmd_data_train_tokenizer,
-	&fo_cmd_data_inspect, &fo_cmd_generate,
-	&fo_cmd_eval,         &fo_cmd_launch,
+	&fo_cmd_verify,
+	&fo_cmd_train,
+	&fo_cmd_demo,
+	&fo_cmd_data,
+	&fo_cmd_data_prepare,
+	&fo_cmd_data_train_tokenizer,
+	&fo_cmd_data_inspect,
+	&fo_cmd_generate,
+	&fo_cmd_eval,
+	&fo_cmd_launch,
 #endif
-	&fo_cmd_init,         &fo_cmd_config,
-	&fo_cmd_ops,          &fo_cmd_program,
-	&fo_cmd_passes,       &fo_cmd_predict,
-	&fo_cmd_status,       &fo_cmd_report,
-	&fo_cmd_compare,      &fo_cmd_ladder,
-	&fo_cmd_health,       &fo_cmd_diagnose,
-	&fo_cmd_audit,        &fo_cmd_export,
-	&fo_cmd_price,        NULL,
+	&fo_cmd_init,
+	&fo_cmd_config,
+	&fo_cmd_ops,
+	&fo_cmd_program,
+	&fo_cmd_passes,
+	&fo_cmd_predict,
+	&fo_cmd_predict_cluster,
+	&fo_cmd_plan,
+	&fo_cmd_status,
+	&fo_cmd_report,
+	&fo_cmd_compare,
+	&fo_cmd_ladder,
+	&fo_cmd_health,
+	&fo_cmd_diagnose,
+	&fo_cmd_audit,
+	&fo_cmd_export,
+	&fo_cmd_price,
+	&fo_cmd_score,
+	NULL,
 };
 
 /* A descriptor 0, 1 or 2 that is closed would be given to the next file opened, and our messages would go into that
@@ -190,6 +208,19 @@ static const struct fo_command *find_words(int argc, char **argv, int *words)
 	return c ? c : fo_command_find(fo_commands, argv[0], NULL);
 }
 
+/* Is one of these flags, parted by blanks, among the arguments before "--", with or without a value behind '='? */
+static bool has_one_of(int argc, char **argv, const char *flags)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+		for (const char *f = flags; *f;) {
+			size_t n = strcspn(f, " ");
+			if (!strncmp(argv[i], f, n) && (!argv[i][n] || argv[i][n] == '='))
+				return true;
+			f += n + (f[n] == ' ');
+		}
+	return false;
+}
+
 /* `flatout help [CMD]` and `flatout man [CMD]`. */
 static fo_status page(int argc, char **argv, bool man, struct fo_str *out)
 {
@@ -285,6 +316,8 @@ static fo_status dispatch(int argc, char **argv, struct fo_str *out)
 	}
 	int words = 0;
 	const struct fo_command *c = name[0] == '-' ? NULL : find_words(argc - 1, argv + 1, &words);
+	if (c && c->instead && has_one_of(argc - words, argv + words, c->instead_of))
+		c = c->instead;
 	if (c) {
 		if (has_flag(argc - words, argv + words, "--help") || has_flag(argc - words, argv + words, "-h")) {
 			fo_help_command(c, out);

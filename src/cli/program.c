@@ -1,5 +1,6 @@
 /* flatout program: the step program of a run and its memory plan. */
 #include "cli/cli.h"
+#include "cli/program_schedule.h"
 
 #include "base/fs.h"
 #include "pass/pass.h"
@@ -13,11 +14,27 @@ struct program {
 	bool force;
 	const char *dump;
 	bool operations;
+	int64_t meshes;
+	struct fo_cli_schedule schedule;
 };
 static const struct fo_opt extra[] = {
 	FO_OPT_BOOL(struct program, operations, "cli.operations", "true", "list the operations of every block"),
 	FO_OPT_OUTPUT(struct program, dump, "cli.dump", "FILE", "",
 		      "write the program as text; --program.file=FILE reads it back", FO_OUTPUT_PROGRAM),
+	FO_OPT_INT(struct program, meshes, "cli.meshes", "N", "0", 0, FO_RUN_RANKS_MOST, "ranks",
+		   "the meshes of N ranks that the run can have instead, with what each rank receives and holds"),
+	FO_OPT_ENUM(struct program, schedule.kind, "cli.schedule", NULL,
+		    "draw this schedule of a pipeline, with train.micro-batches, and nothing else",
+		    "gpipe|1f1b|interleaved|zb-h1|zb-h2|dualpipe-v"),
+	FO_OPT_INT(struct program, schedule.stages, "cli.stages", "N", "4", 1, 4096, "", "its stages"),
+	FO_OPT_INT(struct program, schedule.chunks, "cli.chunks", "N", "0", 0, 64, "",
+		   "chunks of the model on each stage; 0: as few as the schedule allows"),
+	FO_OPT_TEXT(struct program, schedule.times, "cli.times", "F,I,W", "1,1,1",
+		    "turns that a stage takes for one micro-batch: forward, backward of the input, of the weights"),
+	FO_OPT_REAL(struct program, schedule.send, "cli.send", "TURNS", "0", 0, 1e9, "",
+		    "turns that a message from stage to stage takes"),
+	FO_OPT_OUTPUT(struct program, schedule.svg, "cli.svg", "FILE", NULL, "also write the schedule as a picture",
+		      FO_OUTPUT_SVG),
 	FO_CLI_OUTPUT_ROWS(struct program, "cli", "print JSON")
 };
 
@@ -231,6 +248,17 @@ fo_status fo_cli_same_program(const struct fo_program *p, const struct fo_opt_se
 	return st;
 }
 
+static fo_status no_schedule(const struct fo_opt_set *s)
+{
+	static const char *const key[] = { "cli.stages", "cli.chunks", "cli.times", "cli.send", "cli.svg" };
+	for (size_t i = 0; i < sizeof key / sizeof *key; i++)
+		if (fo_opt_given(s, key[i]))
+			return fo_hint(fo_fail(FO_EARG, "--%s is of a pipeline's schedule, and none is asked for",
+					       key[i] + strlen("cli.")),
+				       "add --schedule=1f1b, or another");
+	return FO_OK;
+}
+
 static fo_status run(const struct fo_cli_call *call)
 {
 	const struct program *in = call->in;
@@ -238,6 +266,16 @@ static fo_status run(const struct fo_cli_call *call)
 	struct fo_unrolled u;
 	struct fo_pass_ranks all = { 0 };
 	fo_status st = FO_OK;
+	if (in->meshes && *in->dump)
+		return fo_fail(FO_EARG, "--dump writes one program, and --meshes makes none: leave one of them out");
+	if (in->meshes && in->schedule.kind >= 0)
+		return fo_fail(FO_EARG,
+			       "--schedule draws a pipeline, and --meshes lists meshes: leave one of them out");
+	if (in->meshes)
+		return fo_cli_meshes(call, &in->run, (int)in->meshes);
+	if (in->schedule.kind >= 0)
+		return fo_cli_schedule(call, &in->schedule, in->run.micro_batches);
+	FO_TRY(no_schedule(call->options));
 	FO_TRY(fo_pass_build_run(&p, &in->run));
 	if (*in->run.program_file)
 		FO_TRY_OR(st, fo_cli_same_program(&p, call->options, &in->run), done);
@@ -265,13 +303,22 @@ done:
 const struct fo_command fo_cmd_program = {
 	.name = "program",
 	.group = "improve",
-	.usage = "flatout program [run.yaml] [--KEY=VALUE ...] [--dump FILE] [--no-operations] [--json]",
+	.usage =
+		"flatout program [run.yaml] [--KEY=VALUE ...] [--dump FILE] [--no-operations] [--json]\n"
+		"flatout program [run.yaml] [--KEY=VALUE ...] --meshes N [--json]\n"
+		"flatout program --schedule NAME [--stages N] [--micro-batches N] [--chunks N] [--times F,I,W] [--send "
+		"TURNS] [--svg FILE] [--json]",
 	.summary = "the step program of a run: operations, costs, memory plan",
 	.text = "A training step is a program: blocks of operations, each written once and repeated over layers and "
 		"micro-batches. The engine runs it, the meter counts it, the memory plan is made from it. '*' behind "
 		"an operand: read and written; '+=': accumulated; '!': read for the last time.\n\n"
 		"  flatout program run.yaml --no-operations\n"
-		"  flatout program --model.name=llama-3.1-8b --data.seq=8192 --json\n",
+		"  flatout program run.yaml --meshes=8\n"
+		"  flatout program --model.name=llama-3.1-8b --data.seq=8192 --json\n\n"
+		"With --schedule it draws a pipeline instead: which stage works at which micro-batch when, how much of the "
+		"step is idle, by the published formula and by a walk through the slots, and how many micro-batches each "
+		"stage holds.\n\n"
+		"  flatout program --schedule=zb-h1 --stages=4 --micro-batches=8 --svg zb.svg\n",
 	.opts = fo_run_options,
 	.own = extra,
 	.act = run,

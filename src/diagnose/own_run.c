@@ -31,7 +31,7 @@ static void take(struct fo_own_run *x, const struct fo_record *r)
 	x->mfu_causal = fo_record_quantile(&r->step, FO_STEP_MFU_CAUSAL, 0, n, 0.5);
 	x->steps = n;
 	x->peak_flop_s = n ? fo_record_peak_of(r, n - 1) : r->peak_flop_s;
-	x->threads = start ? start->threads : r->threads;
+	x->threads = fo_record_host_threads(r, start ? start->threads : r->threads);
 	x->load = fo_record_load(r);
 	x->processors = r->state.cpus;
 	x->processor = !start || !*start->device;
@@ -186,7 +186,7 @@ bool fo_own_others_ran(const struct fo_rule_context *c, struct fo_finding *f)
 {
 	const struct fo_own_run *own = &c->s->d->own;
 	char buf[96];
-	const char *text = fo_state_others_text(own->load, own->processors, buf);
+	const char *text = fo_state_others_text(own->load, own->processors, own->threads, buf);
 	if (!own->is || !text)
 		return false;
 	fo_title(f, "%s", text);

@@ -11,7 +11,7 @@
  *	fo_doc_fini(&d);
  *
  * Consecutive verdicts, facts, items and rows belong together. Title, lead, footer and pictures go to the page alone
- * (but bars and waterfalls, which are tables on a terminal), and what fo_doc_only says.
+ * (but bars and waterfalls, which are tables on a terminal, and slots), and what fo_doc_only says.
  *
  * Strings are copied, and each renderer makes them safe for its sink. Arrays that a picture points to are not copied:
  * they live until the document is printed, as what fo_doc_alloc and fo_doc_printf return does. */
@@ -102,6 +102,7 @@ void fo_doc_areas(struct fo_doc *d, const struct fo_draw_areas *c);
 void fo_doc_stacks(struct fo_doc *d, const struct fo_draw_stacks *c);
 void fo_doc_waterfall(struct fo_doc *d, const struct fo_draw_waterfall *c);
 void fo_doc_lanes(struct fo_doc *d, const struct fo_draw_lanes *c);
+void fo_doc_slots(struct fo_doc *d, const struct fo_draw_slots *c);
 
 /* ---- printing ---- */
 

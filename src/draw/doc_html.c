@@ -153,6 +153,7 @@ static void element(struct fo_str *out, const struct fo_doc_node *n)
 	case FO_DOC_STACKS: fo_draw_stacks(out, n->picture); break;
 	case FO_DOC_WATERFALL: fo_draw_waterfall(out, n->picture); break;
 	case FO_DOC_LANES: fo_draw_lanes(out, n->picture); break;
+	case FO_DOC_SLOTS: fo_draw_slots(out, n->picture); break;
 	default: break;
 	}
 }

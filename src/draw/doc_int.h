@@ -25,6 +25,7 @@ enum fo_doc_kind {
 	FO_DOC_STACKS,
 	FO_DOC_WATERFALL,
 	FO_DOC_LANES,
+	FO_DOC_SLOTS,
 	FO_DOC_KINDS
 };
 

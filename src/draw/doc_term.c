@@ -263,11 +263,15 @@ static void element(struct term *t, const struct fo_doc_node *n)
 	case FO_DOC_CARD: card(t, n); break;
 	case FO_DOC_BARS: bars(t, n->picture); break;
 	case FO_DOC_WATERFALL: waterfall(t, n->picture); break;
+	case FO_DOC_SLOTS: fo_draw_slots_text(t->out, n->picture, t->width, t->indent); break;
 	default: break;
 	}
 }
 
-static bool has_form(enum fo_doc_kind k) { return k < FO_DOC_BARS || k == FO_DOC_BARS || k == FO_DOC_WATERFALL; }
+static bool has_form(enum fo_doc_kind k)
+{
+	return k <= FO_DOC_BARS || k == FO_DOC_WATERFALL || k == FO_DOC_SLOTS;
+}
 
 /* Closes a card or a section; true if n did. */
 static bool ends(struct term *t, const struct fo_doc_node *n)

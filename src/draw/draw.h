@@ -218,5 +218,41 @@ struct fo_draw_lanes {
 	size_t arrows;
 };
 void fo_draw_lanes(struct fo_str *out, const struct fo_draw_lanes *c);
+/* The same lanes as an SVG file of its own: one row each, without marks and arrows. */
+void fo_draw_lanes_svg(struct fo_str *out, const struct fo_draw_lanes *c);
+
+/* ---- slots: numbered pieces of work of a few kinds, in rows that never run two at once (stages of a pipeline) ---- */
+
+enum { FO_DRAW_SLOT_KINDS = 8 };
+struct fo_draw_slot {
+	double from, to; /* seconds, or turns */
+	int kind;        /* below `kinds` */
+	int number;      /* -1: none */
+	int part;        /* drawn as a letter behind the number, 0 as 'a'; -1: none */
+};
+struct fo_draw_slot_row {
+	const char *name; /* "stage 3": short */
+	const struct fo_draw_slot *slot;
+	size_t slots;
+};
+/* A page shows at most FO_DRAW_LANES rows, a file FO_DRAW_SLOT_ROWS and text 16: the first and the last ones, and says
+ * so. */
+enum { FO_DRAW_SLOT_ROWS = 64 };
+struct fo_draw_slots {
+	const char *title, *desc; /* one line each in a file; a page wraps them */
+	const char *letter;       /* of each kind */
+	const char *const *kind_name;
+	const unsigned char *tone; /* of each kind, its colour: below FO_DRAW_PARTS */
+	size_t kinds;
+	double from, to;
+	bool turns; /* times are no seconds: no axis */
+	const struct fo_draw_slot_row *row;
+	size_t rows;
+};
+void fo_draw_slots(struct fo_str *out, const struct fo_draw_slots *c);     /* in a page */
+void fo_draw_slots_svg(struct fo_str *out, const struct fo_draw_slots *c); /* a file of its own */
+/* Text of at most `width` columns, after `indent` blanks on each line. A long picture goes on below itself; what has no
+ * room there is left out, and a line says how much. */
+void fo_draw_slots_text(struct fo_str *out, const struct fo_draw_slots *c, size_t width, size_t indent);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 /* Far above our own file (33 columns, 30 rows, fields under 400 bytes), far below what would hurt. */
-enum { FO_CSV_MAX_BYTES = 1 << 22, FO_CSV_MAX_COLUMNS = 64, FO_CSV_MAX_ROWS = 4096, FO_CSV_MAX_FIELD = 4096 };
+enum { FO_CSV_MAX_BYTES = 1 << 22, FO_CSV_MAX_COLUMNS = 128, FO_CSV_MAX_ROWS = 4096, FO_CSV_MAX_FIELD = 4096 };
 
 struct fo_csv_row {
 	int line;

@@ -334,9 +334,9 @@ struct fo_state_use fo_state_watch_total(const struct fo_state_watch *w)
 	return u;
 }
 
-const char *fo_state_others_text(double load, int64_t processors, char buf[96])
+const char *fo_state_others_text(double load, int64_t processors, int64_t threads, char buf[96])
 {
-	if (!fo_state_others_ran(load, processors))
+	if (!fo_state_others_ran(load, processors, threads))
 		return NULL;
 	snprintf(buf, 96, "load %.1f on %lld %s: other programs ran too", load, (long long)processors,
 		 processors == 1 ? "processor" : "processors");

@@ -57,14 +57,14 @@ struct fo_state_use {
 	double load;      /* at the end; NAN */
 };
 /* Whether programs beside a run computed, by the machine's load average. It counts who computes or waits for a
- * processor; a run has at most a thread per processor, and what loads and saves beside them is less than one more. NaN
- * or no processors: not known, so false. */
-static inline bool fo_state_others_ran(double load, int64_t processors)
+ * processor: the run's own threads that compute (a thread per processor where `threads` is less or not known), and what
+ * loads and saves beside them is less than one more. NaN or no processors: not known, so false. */
+static inline bool fo_state_others_ran(double load, int64_t processors, int64_t threads)
 {
-	return processors > 0 && load > (double)processors + 1;
+	return processors > 0 && load > (double)(threads > processors ? threads : processors) + 1;
 }
 /* "load 6.2 on 2 processors: other programs ran too", in buf; NULL: nothing says so. */
-const char *fo_state_others_text(double load, int64_t processors, char buf[96]);
+const char *fo_state_others_text(double load, int64_t processors, int64_t threads, char buf[96]);
 /* Changes from a to the later b. A counter that went back has wrapped once where its range is known (RAPL); elsewhere
  * its change is NAN. */
 struct fo_state_use fo_state_between(const struct fo_state *a, const struct fo_state *b);

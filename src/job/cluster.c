@@ -67,6 +67,22 @@ static fo_status divide(struct fo_cluster *c, const char *text)
 		       "'NODESxDEVICESx%s' says how many devices each node has", c->device->name);
 }
 
+/* Clusters that cannot be: of several devices, of none. */
+static fo_status refuse_kind(const char *text)
+{
+	const char *part = strpbrk(text, "+,;&");
+	if (part && part > text && part[1])
+		return fo_hint(fo_fail(FO_EARG,
+				       "the cluster '%s' mixes devices, and a step waits for the slowest of them: no "
+				       "prediction here is of such",
+				       text),
+			       "give one kind: '%.*s', and the other in a call of its own", (int)(part - text), text);
+	char *end;
+	if (*text == '0' && strtoul(text, &end, 10) == 0 && (*end == 'x' || *end == 'X' || *end == '*'))
+		return fo_hint(fo_fail(FO_EARG, "the cluster '%s' has no device", text), "'1x%s' has one", end + 1);
+	return FO_OK;
+}
+
 /* ---- a file ---- */
 
 struct file {
@@ -135,6 +151,8 @@ static fo_status read_file(struct fo_opt_set *s, struct file *f, const char *pat
 {
 	FO_TRY(fo_opt_read_yaml(s, path));
 	FO_TRY(fo_opt_finish(s));
+	if (f->device)
+		FO_TRY(refuse_kind(f->device));
 	if (!f->device)
 		return fo_hint(fo_fail(FO_EARG, "'%s' does not name a device", path),
 			       "'device: H100' does; 'flatout devices' lists the names");
@@ -204,6 +222,7 @@ static double system_of(const char **name)
 static fo_status from_text(const char *text, const struct fo_catalogue *catalogue, struct fo_cluster *out,
 			   struct fo_arena *arena)
 {
+	FO_TRY(refuse_kind(text));
 	struct fo_cluster c = { .from = fo_arena_strdup(arena, text) };
 	const char *name = text;
 	double first = count(&name), second = first > 0 ? count(&name) : 0;

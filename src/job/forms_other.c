@@ -556,6 +556,13 @@ static const struct fo_form_row flatout[] = {
 	R("train.rows", MICRO_BATCH),
 	R("train.micro-batches", ACCUMULATION),
 	M("train.precision", DTYPE, "bf16=bf16 fp32=fp32"),
+	R("mesh.tp", TP),
+	R("mesh.cp", CP),
+	R("mesh.ranks", DEVICES),
+	R("pass.tp-sequence", SEQUENCE_PARALLEL),
+	R("pass.overlap", GRAD_OVERLAP),
+	M("pass.reduce-dtype", GRAD_REDUCE, "fp32=fp32 bf16=bf16"),
+	M("pass.zero", ZERO, "off=0 1=1 2=2 3=3"),
 	M("optim.master", PARAM_DTYPE, "fp32=fp32 split=fp32 none=bf16"),
 	M("optim.moments", MOMENTS, "fp32=fp32 bf16=bf16"),
 	R("optim.clip", CLIP),
@@ -583,9 +590,32 @@ static double length_of(const char *text)
 	return v;
 }
 
+/* Ranks of a run file share the rows of a micro-batch, and one more rank does not change how many there are. A job
+ * counts those of one rank. */
+static void mesh_of(struct fo_reading *r)
+{
+	const struct fo_conf_entry *rows = fo_reading_find(r, "train.rows"), *shard = fo_reading_find(r, "mesh.shard"),
+				   *replicate = fo_reading_find(r, "mesh.replicate");
+	double ranks = fo_job_or(r->job, FO_JOB_DEVICES, 1);
+	double dp = ranks / (fo_job_or(r->job, FO_JOB_TP, 1) * fo_job_or(r->job, FO_JOB_CP, 1));
+	double of_rank = fo_reading_number(r, "train.rows") / dp;
+	if (rows && dp > 1 && of_rank == floor(of_rank)) {
+		r->job->value[FO_JOB_MICRO_BATCH] = (struct fo_job_value){ .number = NAN };
+		fo_reading_state(r, FO_JOB_MICRO_BATCH, of_rank, rows);
+	}
+	double n = fo_reading_number(r, "mesh.shard");
+	if (n > 0)
+		fo_reading_state(r, FO_JOB_DP_SHARD, n, shard);
+	if (n > 1)
+		fo_reading_imply(r, FO_JOB_ZERO, 3, "pass.zero");
+	if (fo_reading_number(r, "mesh.replicate") > 0)
+		fo_reading_state(r, FO_JOB_DP_REPLICATE, fo_reading_number(r, "mesh.replicate"), replicate);
+}
+
 static void finish_flatout(struct fo_reading *r)
 {
 	struct fo_job *job = r->job;
+	mesh_of(r);
 	const struct fo_conf_entry *seq = fo_reading_find(r, "data.seq"),
 				   *every = fo_reading_find(r, "checkpoint.every");
 	if (seq && length_of(seq->value) >= 1)
@@ -597,7 +627,7 @@ static void finish_flatout(struct fo_reading *r)
 		struct fo_job_value *v = &job->value[row->setting];
 		const char *text = at < 0 ? NULL : fo_run_options[at].dfl;
 		double number;
-		if (!text || !*text || v->origin != FO_JOB_UNKNOWN)
+		if (!text || !*text || v->origin != FO_JOB_UNKNOWN || row->setting == FO_JOB_ZERO)
 			continue;
 		enum fo_job_setting s = (enum fo_job_setting)row->setting;
 		enum fo_job_kind kind = fo_job_setting_row[s].kind;
@@ -615,7 +645,7 @@ static void finish_flatout(struct fo_reading *r)
 	static const enum fo_job_setting one[] = { FO_JOB_TP, FO_JOB_PP,      FO_JOB_CP,
 						   FO_JOB_EP, FO_JOB_DEVICES, FO_JOB_NODES };
 	for (size_t i = 0; i < sizeof one / sizeof *one; i++)
-		fo_reading_imply(r, one[i], 1, NULL); /* the engine runs on one device */
+		fo_reading_imply(r, one[i], 1, NULL); /* a run file without a mesh has one rank */
 	fo_reading_imply(r, FO_JOB_ZERO, 0, NULL);
 	fo_reading_imply(r, FO_JOB_CHECKPOINT, 1, "checkpoint.last");
 	if (fo_job_known(job, FO_JOB_MODEL))
@@ -626,7 +656,7 @@ const struct fo_form fo_form_flatout = {
 	.name = { "flatout", "Flatout (run.yaml)", "of this release" },
 	.rows = { flatout },
 	.ignored = { "model.* data.* run.* train.* optim.* eval.* checkpoint.* guard.* "
-		     "log.* report.* sample.* memory.* pass.* "
+		     "log.* report.* sample.* memory.* mesh.* pass.* "
 		     "program.*" },
 	.signature = "run.dir data.path train.micro-batches pass.merge-qkv train.rows run.seed optim.master",
 	.finish = finish_flatout,

@@ -107,11 +107,18 @@ struct fo_job_given {
 	const char *model;      /* as fo_model_load takes it; NULL */
 	const char *const *set; /* "tp=8", in the framework's spelling or with the id of settings.def in lower case */
 	int sets;
+	/* Whose defaults count where no file is given: the id of a form ("torchtitan"); NULL: nobody's. Defaults of
+	 * what each job states for itself (sequence, batches, type, sharding) never count then. */
+	const char *framework;
+	const char *arguments; /* a command line as one text, read as a file behind the others; NULL */
 };
 
+/* "tp=4,recompute_option=a,b" as single settings, arena-owned: a comma ends one where another NAME= follows. */
+int fo_job_split_settings(const char *text, struct fo_arena *arena, const char ***out);
 /* Reads files as one job: formats TOML, YAML, JSON, command-line arguments, a printed Python configuration, told by
  * content. FO_EIO, FO_EFORMAT with file and line (damaged, or no configuration of a known framework: what was seen and
- * which ones are known). *job needs fini also after an error. */
+ * which ones are known). Without a file a model must be given (FO_EARG), and the settings are the job. *job needs fini
+ * also after an error. */
 FO_CHECKED fo_status fo_job_read(const char *const *path, int files, const struct fo_job_given *given,
 				 struct fo_job *job);
 void fo_job_init(struct fo_job *job); /* a job of which nothing is known, for tests and what-ifs */

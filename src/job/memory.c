@@ -334,6 +334,12 @@ static void of_stage(struct fill *f, double index)
 	o->total = fo_range_plus(own, o->part[FO_JOB_PART_RESERVE]);
 }
 
+struct fo_range fo_cluster_usable(const struct fo_cluster *c)
+{
+	double gib = isnan(c->device->memory_usable_gb) ? c->device->memory_gb : c->device->memory_usable_gb;
+	return fo_range_scaled(gib * GIB, shown);
+}
+
 static void fit(const struct fo_cluster *c, struct fo_job_memory *o)
 {
 	o->usable = fo_range(NAN);
@@ -342,8 +348,7 @@ static void fit(const struct fo_cluster *c, struct fo_job_memory *o)
 		o->unknown = o->unknown ? o->unknown : "the device: give --cluster, for example 8xHGX-H100";
 		return;
 	}
-	double gib = isnan(c->device->memory_usable_gb) ? c->device->memory_gb : c->device->memory_usable_gb;
-	o->usable = fo_range_scaled(gib * GIB, shown);
+	o->usable = fo_cluster_usable(c);
 	if (!fo_range_known(o->usable) || !fo_range_known(o->total))
 		return;
 	o->fit = FO_JOB_FIT_UNCERTAIN;

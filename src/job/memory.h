@@ -26,6 +26,8 @@ struct fo_job_memory {
 	enum fo_job_fit fit;
 	const char *unknown; /* what is missing to say it; NULL */
 };
+/* Bytes of a device that programs can have; NAN: its memory is not in the catalogue. */
+struct fo_range fo_cluster_usable(const struct fo_cluster *c);
 /* Formulas and their sources stand in docs/memory-arithmetic.md. Text lives in the job's arena. */
 void fo_job_memory_of(struct fo_job *job, const struct fo_cluster *c, struct fo_job_memory *out);
 

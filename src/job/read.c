@@ -19,9 +19,30 @@ struct all {
 	struct fo_model shape;
 	const char *model_name, *no_shape;
 	const struct fo_conf *model_file; /* a config.json among the files; NULL: none */
+	const char *arguments;            /* of the caller, behind the files; NULL */
 };
 
 /* ---- the caller's settings ---- */
+
+int fo_job_split_settings(const char *text, struct fo_arena *arena, const char ***out)
+{
+	int n = 0;
+	const char **list = fo_arena_alloc(arena, (strlen(text) + 1) * sizeof *list);
+	while (*text) {
+		const char *end = text + strcspn(text, ",");
+		while (*end) {
+			const char *next = end + 1;
+			size_t equals = strcspn(next, "=,");
+			if (next[equals] == '=')
+				break;
+			end = next + strcspn(next, ",");
+		}
+		list[n++] = fo_arena_printf(arena, "%.*s", (int)(end - text), text);
+		text = *end ? end + 1 : end;
+	}
+	*out = list;
+	return n;
+}
 
 static const char *setting_names(struct fo_arena *a)
 {
@@ -202,7 +223,10 @@ static fo_status form_of(struct all *all, int file)
 static fo_status read_all(struct all *all)
 {
 	for (int f = 0; f < all->files; f++) {
-		fo_status st = fo_conf_read(all->path[f], &all->conf[f]);
+		bool text = all->arguments && f == all->files - 1;
+		fo_status st = text ? fo_conf_parse(all->arguments, strlen(all->arguments), all->path[f], NULL,
+						    &all->conf[f])
+				    : fo_conf_read(all->path[f], &all->conf[f]);
 		if (st == FO_EFORMAT && !*fo_err_hint())
 			fo_hint(st,
 				"a training configuration was expected, and by its content "
@@ -477,14 +501,44 @@ static fo_status find_model(struct all *all, const struct fo_job_given *given)
 	return FO_OK;
 }
 
+/* A job without a file: one that states nothing, in the form of the framework that is named. */
+static fo_status read_none(struct all *all, const struct fo_job_given *given)
+{
+	all->files = 0;
+	for (int f = 0; given->framework && f < fo_forms; f++)
+		if (fo_form[f]->name.id && !strcmp(fo_form[f]->name.id, given->framework)) {
+			all->conf[0].file = "the options";
+			all->form[0] = fo_form[f];
+			all->job->form = &fo_form[f]->name;
+			all->files = 1;
+			return FO_OK;
+		}
+	return given->framework ? fo_fail(FO_EARG, "'%s' is no framework that is known here", given->framework) : FO_OK;
+}
+
+/* What each job states for itself; a framework's example values would be taken for its own. */
+static void forget_default_work(struct fo_job *job)
+{
+	static const enum fo_job_setting work[] = {
+		FO_JOB_SEQ,     FO_JOB_MICRO_BATCH, FO_JOB_LOCAL_BATCH, FO_JOB_GLOBAL_BATCH, FO_JOB_ACCUMULATION,
+		FO_JOB_DEVICES, FO_JOB_NODES,       FO_JOB_DTYPE,       FO_JOB_ZERO,         FO_JOB_SEQUENCE_PARALLEL
+	};
+	for (size_t i = 0; i < sizeof work / sizeof *work; i++)
+		if (job->value[work[i]].origin == FO_JOB_DEFAULT)
+			job->value[work[i]] = (struct fo_job_value){ .number = NAN };
+}
+
 static fo_status read_job(struct all *all, const struct fo_job_given *given)
 {
-	FO_TRY(read_all(all));
+	bool none = !all->files;
+	FO_TRY(none ? read_none(all, given) : read_all(all));
 	FO_TRY(refuse_two_jobs(all));
 	FO_TRY(take_given(all, given));
 	const struct fo_conf *by;
 	all->job->partial = source_missing(all, &by) != NULL;
 	apply_all(all);
+	if (none)
+		forget_default_work(all->job);
 	settle_missing(all);
 	complete(all->job);
 	return find_model(all, given);
@@ -493,13 +547,19 @@ static fo_status read_job(struct all *all, const struct fo_job_given *given)
 fo_status fo_job_read(const char *const *path, int files, const struct fo_job_given *given, struct fo_job *job)
 {
 	fo_job_init(job);
-	if (files < 1)
+	const char *text = given ? given->arguments : NULL, *every[FILES_MAX];
+	if (files < 1 && !text && !(given && given->model))
 		return fo_fail(FO_EARG, "no configuration was given");
-	if (files > FILES_MAX)
+	if (files + (text != NULL) > FILES_MAX)
 		return fo_fail(FO_EARG, "%d files were given: a job has at most %d", files, FILES_MAX);
+	for (int f = 0; f < files; f++)
+		every[f] = path[f];
+	if (text)
+		every[files++] = "the arguments";
 	struct all *all = fo_xmalloc(sizeof *all);
 	all->job = job;
-	all->path = path;
+	all->path = every;
+	all->arguments = text;
 	all->files = files;
 	all->given.file = "--set";
 	all->shape.norm_eps = 1e-5;

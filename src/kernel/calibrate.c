@@ -117,7 +117,8 @@ fo_status fo_calibrate_peak(int dtype, int threads, double seconds, struct fo_li
 void fo_calibrate_find_peak(enum fo_numerics precision, int threads, struct fo_peak *peak)
 {
 	struct fo_limits_peak c;
-	if (fo_calibrate_peak(precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, threads, RUN_SECONDS, &c) != FO_OK) {
+	const int most = fo_cpu_threads(), counted = threads < most ? threads : most;
+	if (fo_calibrate_peak(precision == FO_PRECISION_BF16 ? FO_BF16 : FO_F32, counted, RUN_SECONDS, &c) != FO_OK) {
 		snprintf(peak->source, sizeof peak->source, "%s", fo_err_text());
 		return;
 	}

@@ -16,7 +16,8 @@
 /* dtype: FO_F32 or FO_BF16. seconds: how long to measure each set. FO_EUNSUPPORTED where no set has a register-only
  * loop (then there is no MFU). */
 FO_CHECKED fo_status fo_calibrate_peak(int dtype, int threads, double seconds, struct fo_limits_peak *out);
-/* The peak that a run of this precision is held against; without one, peak->source says why. */
+/* The peak that a run of this precision is held against: of so many threads, at most of those that this process may use
+ * at once. Without one, peak->source says why. */
 void fo_calibrate_find_peak(enum fo_numerics precision, int threads, struct fo_peak *peak);
 
 #endif

@@ -70,7 +70,7 @@ void fo_ladder_judge(struct fo_ladder *l)
 const char *fo_ladder_not_quiet(const struct fo_ladder *l, struct fo_arena *a)
 {
 	char buf[96];
-	const char *load = fo_state_others_text(l->load, l->processors, buf);
+	const char *load = fo_state_others_text(l->load, l->processors, l->threads, buf);
 	int unsteady = 0;
 	for (int i = 0; i < l->rungs; i++)
 		unsteady += l->rung[i].verdict == FO_LADDER_UNSTEADY;

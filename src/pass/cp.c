@@ -1,6 +1,8 @@
 /* cp: ranks of a cp group share the tokens of every row. Each has its own queries, keys and values; a query must see
  * keys of others.
  *
+ * heads: cp_heads.c.
+ *
  * ring: keys and values travel round the group, on lane cp, and a rank's queries look at those that are there while the
  * next ones come. What they find among the keys of each rank is merged by log-sum-exp, so a rank never holds the keys
  * of a whole row. Backward they travel once more. With them goes, one place behind, the sum of their gradients: each
@@ -15,6 +17,7 @@
  * From: Ring Attention (Liu et al. 2023); two chunks of a row for each rank: "zig-zag" (Zhu 2024,
  * ring-flash-attention). */
 #include "pass/pass.h"
+#include "program/mesh_cost.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -31,17 +34,12 @@ fo_status fo_pass_cp_legal(const struct fo_program *p)
 	const int64_t cp = p->run.pass.cp;
 	const int32_t ranks = fo_mesh_cp(&p->run.mesh);
 	if (cp < 0 || cp >= FO_CP_COUNT)
-		return fo_fail(FO_EARG, "cp is 1 (ring), not %lld", (long long)cp);
+		return fo_fail(FO_EARG, "cp is 1 (ring) or 2 (heads), not %lld", (long long)cp);
 	if (ranks < 2)
 		return FO_OK;
 	if (p->run.mode != FO_MODE_TRAIN && p->run.mode != FO_MODE_EVAL)
 		return fo_fail(FO_EARG, "ranks of a cp group train and evaluate; they do not write text");
-	if (p->run.pass.attention == FO_ATTENTION_EAGER)
-		return fo_hint(fo_fail(FO_EARG,
-				       "eager attention has the probabilities of whole rows, which no rank of a "
-				       "cp group sees"),
-			       "pass.attention=flash, or mesh.cp=1");
-	return FO_OK; /* rows were looked at when the program was lowered */
+	return fo_mesh_attention_legal(&p->run); /* rows and heads were looked at when the program was lowered */
 }
 
 static struct fo_op *put(struct ring *r, int kind, int phase, int lane)
@@ -184,6 +182,10 @@ void fo_pass_cp(struct fo_program *p)
 	r.ranks = fo_mesh_group(&p->run.mesh, FO_GROUP_CP, &r.place, NULL);
 	if (r.ranks < 2)
 		return;
+	if (p->run.pass.cp == FO_CP_HEADS) {
+		fo_pass_cp_heads(p);
+		return;
+	}
 	r.chunk = (int32_t)(p->run.seq / r.ranks / 2);
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {

@@ -169,6 +169,24 @@ void fo_edit_sweep(struct fo_program *p)
 	free(to);
 }
 
+void fo_edit_sweep_blocks(struct fo_program *p)
+{
+	int *to = fo_xmalloc((size_t)(p->nblock + 1) * sizeof *to), n = 0;
+	for (int b = 0; b < p->nblock; b++) {
+		to[b] = -1;
+		if (!fo_block_slots(p, b)) {
+			free(p->block[b].op);
+			continue;
+		}
+		p->block[n] = p->block[b];
+		to[b] = n++;
+	}
+	p->nblock = n;
+	for (int s = 0; s < p->nslot; s++)
+		p->slot[s].block = (int16_t)to[p->slot[s].block];
+	free(to);
+}
+
 /* ---- joining ---- */
 
 /* Whether y continues x along letter `dim` of ops.def: every operand that has the letter lies next to its partner

@@ -8,7 +8,8 @@
  *
  * Ranks have rows of their own of activations and gradients, so a maximum over rows is one over ranks, too: that of a
  * cast by its own maxima is joined before its scale is made, that of a step at the step's end, all of them in one call.
- * Weights are whole where they are cast, and have the same maxima on each rank. docs/passes/fp8.md. */
+ * Weights are whole where they are cast, but for the parts of a tp group, whose ranks join the maxima of all that they
+ * divide. docs/passes/fp8.md. */
 #include "pass/pass.h"
 #include "base/fp8.h"
 
@@ -69,11 +70,12 @@ static bool is_apart(const struct fo_program *p, int b)
 	return false;
 }
 
-/* Whether a block is forward or backward of layers that take fp8. */
+/* Whether a block is forward or backward of layers that take fp8. A stage of a pipeline may have none of them. */
 static bool layer_block(const struct fo_program *p, int b)
 {
 	return p->block[b].unit == FO_UNIT_LAYER &&
-	       (p->block[b].role == FO_ROLE_FORWARD || p->block[b].role == FO_ROLE_BACKWARD) && !is_apart(p, b);
+	       (p->block[b].role == FO_ROLE_FORWARD || p->block[b].role == FO_ROLE_BACKWARD) && !is_apart(p, b) &&
+	       fo_block_slots(p, b) > 0;
 }
 
 /* Layers that keep their precision get blocks of this role of their own, as they are. */
@@ -175,8 +177,12 @@ static int add_buffer(struct fo_program *p, const struct spec *s, const char *su
 	if (have >= 0)
 		return have; /* of the same weight in another block */
 	bool fp8 = fo_dtype_fp8(dtype), by_row = fp8 || s->axis == ROWS, by_col = fp8 || s->axis == COLS;
-	return fo_buffer_add(p, name, dtype, FO_HOME_ACT, src.axes, rows, by_row ? src.row_axis : FO_AXIS_ONE, cols,
-			     by_col ? src.col_axis : FO_AXIS_ONE);
+	int b = fo_buffer_add(p, name, dtype, FO_HOME_ACT, src.axes, rows, by_row ? src.row_axis : FO_AXIS_ONE, cols,
+			      by_col ? src.col_axis : FO_AXIS_ONE);
+	const bool divided = fo_tp_divides_rows(src.tp) ? by_row : by_col;
+	if (divided && src.tp != FO_TP_TERM)
+		p->buf[b].tp = src.tp;
+	return b;
 }
 
 static struct fo_op *put(struct work *w, int block, int *at, int kind)
@@ -187,10 +193,18 @@ static struct fo_op *put(struct work *w, int block, int *at, int kind)
 
 static void put_read(struct fo_op *o, const struct fo_operand *x) { o->arg[o->n++] = *x; }
 
-/* Whether a maximum of s is one over rows that other ranks have. */
-static bool is_joined(const struct fo_program *p, const struct spec *s)
+/* The ranks that have other numbers of what a maximum of s is of: other rows of activations, or other parts of what a
+ * tp group divides. NONE: nobody. */
+static enum fo_group others(const struct fo_program *p, const struct spec *s)
 {
-	return p->ranks > 1 && s->axis != ROWS && !persists(p, &s->x);
+	uint8_t rows, cols;
+	fo_operand_divided(p, &s->x, &rows, &cols);
+	const bool data = fo_mesh_group(&p->run.mesh, FO_GROUP_DATA, NULL, NULL) > 1 && s->axis != ROWS &&
+			  !persists(p, &s->x),
+		   tp = (rows && s->axis != ROWS) || (cols && s->axis != COLS);
+	if (data)
+		return tp ? FO_GROUP_ALL : FO_GROUP_DATA;
+	return tp ? FO_GROUP_TP : FO_GROUP_NONE;
 }
 
 /* Puts operations in front of operation *at of the block that cast s by its own maxima into q, with the scales f. */
@@ -201,12 +215,12 @@ static struct fo_op *put_cast(struct work *w, int block, int *at, const struct s
 	struct fo_op *o = put(w, block, at, FO_OP_amax);
 	put_read(o, &s->x);
 	fo_op_arg(p, o, a, 0, FO_DEF);
-	if (is_joined(p, s)) {
+	if (others(p, s)) {
 		/* Compute waits for it, so it has a lane without gradients in front. */
 		o = put(w, block, at, FO_OP_all_reduce_max);
 		o->phase = FO_TRANSFER;
 		o->lane = FO_LANE_TP;
-		o->group = FO_GROUP_DATA;
+		o->group = (uint8_t)others(p, s);
 		fo_op_arg(p, o, a, 0, FO_UPDATE);
 	}
 	o = put(w, block, at, FO_OP_fp8_scale);
@@ -373,7 +387,7 @@ static int put_join(struct work *w, int decision)
 	put_moves(w, joined, true);
 	int block = fo_block_add(p, "step.fp8.join", FO_ROLE_OPTIMIZER, FO_UNIT_STEP);
 	struct fo_op *o = fo_op_insert(p, block, 0, FO_OP_all_reduce_max, FO_TRANSFER, FO_LANE_REDUCE);
-	o->group = FO_GROUP_DATA;
+	o->group = fo_mesh_tp(&p->run.mesh) > 1 ? FO_GROUP_ALL : FO_GROUP_DATA;
 	fo_op_arg(p, o, joined, 0, FO_UPDATE);
 	fo_slot_add(p, block, 0, 0);
 	for (int s = 0; s < slots; s++)
@@ -405,11 +419,28 @@ static void put_history(struct work *w)
 			fo_slot_add(p, block, l, 0);
 }
 
+/* Every rank lists the same histories in a checkpoint. */
+static fo_status check_stages(const struct fo_program *p)
+{
+	const struct fo_pp_shape shape = fo_lowering_pipeline(&p->run);
+	for (int32_t k = 0; p->staged && k < fo_pp_parts(&shape); k++) {
+		int32_t begin, n = fo_lowering_part(&p->run, p->model.layers, k, &begin);
+		bool any = false;
+		for (int32_t l = begin; l < begin + n; l++)
+			any |= !keeps_precision(p, l);
+		if (!any)
+			return fo_hint(fo_fail(FO_EARG,
+					       "stage %d of the pipeline has only layers that keep their precision, "
+					       "and no history of delayed scales",
+					       k),
+				       "pass.fp8=current, or fewer layers in pass.fp8-skip-first and -last");
+	}
+	return FO_OK;
+}
+
 fo_status fo_pass_fp8_legal(const struct fo_program *p)
 {
 	const struct fo_passes *c = &p->run.pass;
-	if (p->run.precision == FO_PRECISION_F64)
-		return fo_fail(FO_EARG, "fp8 is no part of fp64 programs: they are the measure of rounding");
 	if (c->fp8 < 0 || c->fp8 >= FO_FP8_COUNT)
 		return fo_fail(FO_EARG, "there is no fp8 recipe %lld", (long long)c->fp8);
 	if (c->fp8 == FO_FP8_DELAYED && (c->fp8_history < 1 || c->fp8_history > FO_FP8_HISTORY_MAX))
@@ -424,7 +455,7 @@ fo_status fo_pass_fp8_legal(const struct fo_program *p)
 			FO_EARG,
 			"the first %lld and the last %lld of %lld layers keep their precision: none is left for fp8",
 			(long long)c->fp8_first, (long long)c->fp8_last, (long long)p->model.layers);
-	return FO_OK;
+	return c->fp8 == FO_FP8_DELAYED ? check_stages(p) : FO_OK;
 }
 
 void fo_pass_fp8(struct fo_program *p)
@@ -460,38 +491,44 @@ void fo_pass_fp8(struct fo_program *p)
 
 /* ---- fp8-scale-precompute ---- */
 
-/* A chain: the operations that cast a weight, taken out of the blocks that they stood in. */
-enum { AMAX, SCALE, CAST, CHAIN };
+/* A chain: the operations that cast a weight, taken out of the blocks that they stood in: its maximum, in a tp group
+ * the joining of the ranks' maxima, its scale, its cast. */
+enum { CHAIN_MOST = 4 };
 
-static bool makes(const struct fo_op *o, int buf)
+static bool makes(const struct fo_op *o, const int buf[3])
 {
 	for (int i = 0; i < o->n; i++)
-		if (fo_access_writes(o->arg[i].access) && o->arg[i].buf == buf)
-			return true;
+		for (int k = 0; k < 3; k++)
+			if (fo_access_writes(o->arg[i].access) && o->arg[i].buf == buf[k])
+				return true;
 	return false;
 }
 
-/* Takes every operation of the layers' blocks that makes `buf` out; the last one is kept in *op. */
-static void take_out(struct fo_program *p, int buf, struct fo_op *op)
+/* Takes every operation of the layers' blocks that makes one of these buffers out; chain[]: those of the last block, in
+ * order. Returns how many they are. */
+static int take_out(struct fo_program *p, const int buf[3], struct fo_op chain[CHAIN_MOST])
 {
+	int n = 0;
 	for (int b = 0; b < p->nblock; b++)
-		for (int i = 0; layer_block(p, b) && i < p->block[b].n; i++)
+		for (int i = 0, here = 0; layer_block(p, b) && i < p->block[b].n; i++)
 			if (makes(&p->block[b].op[i], buf)) {
-				*op = p->block[b].op[i];
+				chain[here++] = p->block[b].op[i];
 				fo_op_remove(p, b, i--);
+				n = here;
 			}
+	return n;
 }
 
 /* The chain comes after the last optimizer operation of its weight. */
-static void put_behind_step(struct fo_program *p, const struct fo_op chain[CHAIN])
+static void put_behind_step(struct fo_program *p, const struct fo_op *chain, int n)
 {
-	int weight = chain[AMAX].arg[FO_AMAX_X].buf, block = -1, at = -1;
+	int weight = chain->arg[FO_AMAX_X].buf, block = -1, at = -1;
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++)
 			if (p->block[b].op[i].kind == FO_OP_adamw && p->block[b].op[i].arg[FO_ADAMW_W].buf == weight &&
 			    !is_apart(p, b))
 				block = b, at = i;
-	for (int k = 0; k < CHAIN; k++) {
+	for (int k = 0; k < n; k++) {
 		struct fo_op *o = fo_op_clone(p, block, at + 1 + k, &chain[k]);
 		o->origin = o->id;
 		o->phase = FO_DERIVE;
@@ -506,6 +543,17 @@ static const struct fo_op *find_weight_cast(const struct fo_program *p)
 			    persists(p, &p->block[b].op[i].arg[FO_FP8_CAST_X]))
 				return &p->block[b].op[i];
 	return NULL;
+}
+
+/* The buffer of the maxima that a scale is made of. */
+static int maximum_of(const struct fo_program *p, int scale)
+{
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++)
+			if (p->block[b].op[i].kind == FO_OP_fp8_scale &&
+			    p->block[b].op[i].arg[FO_FP8_SCALE_SX].buf == scale)
+				return p->block[b].op[i].arg[FO_FP8_SCALE_AMAX].buf;
+	return -1;
 }
 
 fo_status fo_pass_fp8_precompute_legal(const struct fo_program *p)
@@ -526,12 +574,10 @@ void fo_pass_fp8_precompute(struct fo_program *p)
 	if (p->run.mode == FO_MODE_TRAIN)
 		set_apart(p, FO_ROLE_OPTIMIZER);
 	while ((cast = find_weight_cast(p))) {
-		struct fo_op chain[CHAIN];
-		int numbers = cast->arg[FO_FP8_CAST_Y].buf, scale = cast->arg[FO_FP8_CAST_SX].buf;
-		take_out(p, numbers, &chain[CAST]);
-		take_out(p, scale, &chain[SCALE]);
-		take_out(p, chain[SCALE].arg[FO_FP8_SCALE_AMAX].buf, &chain[AMAX]);
+		struct fo_op chain[CHAIN_MOST];
+		const int numbers = cast->arg[FO_FP8_CAST_Y].buf, scale = cast->arg[FO_FP8_CAST_SX].buf;
+		const int n = take_out(p, (const int[]){ numbers, scale, maximum_of(p, scale) }, chain);
 		p->buf[numbers].home = p->buf[scale].home = FO_HOME_STATE;
-		put_behind_step(p, chain);
+		put_behind_step(p, chain, n);
 	}
 }

@@ -20,7 +20,13 @@ static int transposed_of(struct fo_program *p, int *of, int q)
 	snprintf(name, sizeof name, "%.21s.t", b.name);
 	if (fo_buffer_find(p, name) >= 0)
 		snprintf(name, sizeof name, "t.%d", q);
-	return of[q] = fo_buffer_add(p, name, b.dtype, b.home, b.axes, b.cols, b.col_axis, b.rows, b.row_axis);
+	static const uint8_t turned[FO_TP_PARTS] = { [FO_TP_ROWS] = FO_TP_COLS,
+						     [FO_TP_COLS] = FO_TP_ROWS,
+						     [FO_TP_KV_ROWS] = FO_TP_KV_COLS,
+						     [FO_TP_KV_COLS] = FO_TP_KV_ROWS };
+	of[q] = fo_buffer_add(p, name, b.dtype, b.home, b.axes, b.cols, b.col_axis, b.rows, b.row_axis);
+	p->buf[of[q]].tp = turned[b.tp];
+	return of[q];
 }
 
 /* Casts that make q make its transpose too. */

@@ -16,7 +16,7 @@ const struct fo_pass fo_pass_table[] = {
 	     "ranks of a tp group have the same rows and divide the layers' weights, heads and columns among them"),
 	PASS(cp, "cp", SHARD, FO_CP_RING, fo_pass_cp_legal, fo_pass_cp,
 	     "ranks of a cp group share the tokens of rows; keys and values travel round a ring while queries meet "
-	     "those that are there"),
+	     "those that are there, or each rank has some heads of all tokens for attention"),
 	PASS(merge_qkv, "merge-qkv", REWRITE, 1, NULL, fo_pass_merge_qkv,
 	     "queries, keys and values come from one matmul: their input is read once, forward and backward"),
 	PASS(merge_gate_up, "merge-gate-up", REWRITE, 1, NULL, fo_pass_merge_gate_up,
@@ -29,6 +29,9 @@ const struct fo_pass fo_pass_table[] = {
 	     "not at all (none)"),
 	PASS(moments, "moments", REWRITE, 1, fo_pass_moments_legal, fo_pass_moments,
 	     "AdamW's moments are stored in bf16, half the bytes"),
+	PASS(pp, "pp", SCHEDULE, 1 + FO_PP_1F1B, fo_pass_pp_legal, fo_pass_pp,
+	     "ranks of a pp group are stages of a pipeline: each has its part of the layers, and activations travel "
+	     "from one to the next"),
 	PASS(fp8, "fp8", REWRITE, 1, fo_pass_fp8_legal, fo_pass_fp8,
 	     "the layers' matmuls take fp8 factors with scales, cast once for all that read them"),
 	PASS(fp8_precompute, "fp8-scale-precompute", REWRITE, 1, fo_pass_fp8_precompute_legal, fo_pass_fp8_precompute,
@@ -55,6 +58,8 @@ const struct fo_pass fo_pass_table[] = {
 	     "one operation steps many tensors: threads start once and share them evenly"),
 	PASS(tp_async, "tp-async", SCHEDULE, FO_TP_ASYNC_AUTO, fo_pass_tp_async_legal, fo_pass_tp_async,
 	     "gathers and scatters of a tp group travel in pieces, while the work on other pieces goes on"),
+	PASS(pp, "pp-weights", SCHEDULE, 1 + FO_PP_1F1B, NULL, fo_pass_pp_weights,
+	     "zero-bubble schedules of stages: gradients of weights come later than those of inputs"),
 	PASS(ddp, "ddp", SCHEDULE, 25, fo_pass_ddp_legal, fo_pass_ddp,
 	     "on several ranks: gradients are added up over all of them, in buckets, while backward goes on"),
 	PASS(zero, "zero", SCHEDULE, FO_ZERO_WEIGHTS, fo_pass_zero_legal, fo_pass_zero,
@@ -111,6 +116,27 @@ fo_status fo_passes_apply(struct fo_program *p)
 		}
 	}
 	return FO_OK;
+}
+
+void fo_pass_note_job(struct fo_program *p)
+{
+	struct fo_program all;
+	struct fo_lowering low = p->run;
+	if (!p->staged)
+		return;
+	/* Stages divide slots, so together they run what one rank with all layers runs. A tied embedding's second
+	 * update is left out: it is no matmul. */
+	low.mesh.rank %= fo_mesh_stage_ranks(&low.mesh);
+	low.mesh.pp = 0;
+	low.pass.pp = low.pass.pp_chunks = 0;
+	if (fo_pass_build(&all, &p->model, &low) != FO_OK) {
+		fo_err_clear(); /* then it is not known */
+		return;
+	}
+	const double none = fo_program_cost(&all, 0).exec, one = fo_program_cost(&all, 1).exec;
+	p->job_exec = none * all.ranks;
+	p->job_exec_pair = (one - none) * all.ranks;
+	fo_program_fini(&all);
 }
 
 fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run)

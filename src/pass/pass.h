@@ -39,6 +39,9 @@ extern const int fo_pass_count;
 FO_CHECKED fo_status fo_passes_apply(struct fo_program *p);
 /* fo_program_lower and then fo_passes_apply: how programs are made everywhere. */
 FO_CHECKED fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run);
+/* Notes in a stage's program what all ranks of the job run (fo_program.job_exec): the program of all layers is built
+ * for it. Others are left as they are. */
+void fo_pass_note_job(struct fo_program *p);
 /* The training program of a run without running it: read from program.file, else lowered, with what is left open chosen
  * for memory.budget (else memory.limit, else no limit). */
 FO_CHECKED fo_status fo_pass_build_run(struct fo_program *p, const struct fo_run *r);
@@ -64,6 +67,8 @@ int fo_edit_concat(struct fo_program *p, const char *name, const int *ids, int n
 void fo_edit_join(struct fo_program *p);
 /* Drops buffers that neither operand nor parameter names; indices change. */
 void fo_edit_sweep(struct fo_program *p);
+/* Blocks that no slot uses are gone. */
+void fo_edit_sweep_blocks(struct fo_program *p);
 /* May operation `from` of a block stand at `to` instead, either way? */
 bool fo_edit_can_move(const struct fo_program *p, int block, int from, int to);
 /* Whether two operations run at the same place: phase, lane and group are equal. */
@@ -83,15 +88,18 @@ int fo_edit_split(struct fo_program *p, int block, const char *suffix, const boo
 
 /* ---- the passes ---- */
 
-fo_pass_legal_fn fo_pass_tp_legal, fo_pass_cp_legal, fo_pass_tp_async_legal, fo_pass_attention_legal,
+fo_pass_legal_fn fo_pass_tp_legal, fo_pass_cp_legal, fo_pass_pp_legal, fo_pass_tp_async_legal, fo_pass_attention_legal,
 	fo_pass_master_legal, fo_pass_moments_legal, fo_pass_fp8_legal, fo_pass_fp8_precompute_legal,
 	fo_pass_fp8_transposed_legal, fo_pass_fp8_fuse_legal, fo_pass_fuse_loss_legal, fo_pass_recompute_legal,
 	fo_pass_offload_legal, fo_pass_ddp_legal, fo_pass_zero_legal, fo_pass_optimizer_in_backward_legal;
-fo_pass_fn fo_pass_tp, fo_pass_cp, fo_pass_tp_async, fo_pass_merge_qkv, fo_pass_merge_gate_up, fo_pass_attention,
-	fo_pass_master, fo_pass_moments, fo_pass_fp8, fo_pass_fp8_precompute, fo_pass_fp8_transposed, fo_pass_fp8_fuse,
-	fo_pass_fuse_loss, fo_pass_recompute, fo_pass_fuse_elementwise, fo_pass_fuse_rope, fo_pass_offload,
-	fo_pass_fused_optimizer, fo_pass_ddp, fo_pass_zero, fo_pass_optimizer_in_backward, fo_pass_wgrad_lane;
+fo_pass_fn fo_pass_tp, fo_pass_cp, fo_pass_pp, fo_pass_pp_weights, fo_pass_tp_async, fo_pass_merge_qkv, fo_pass_merge_gate_up,
+	fo_pass_attention, fo_pass_master, fo_pass_moments, fo_pass_fp8, fo_pass_fp8_precompute, fo_pass_fp8_transposed,
+	fo_pass_fp8_fuse, fo_pass_fuse_loss, fo_pass_recompute, fo_pass_fuse_elementwise, fo_pass_fuse_rope,
+	fo_pass_offload, fo_pass_fused_optimizer, fo_pass_ddp, fo_pass_zero, fo_pass_optimizer_in_backward,
+	fo_pass_wgrad_lane;
 
+/* cp_heads.c: pass cp where each rank has some heads of all tokens. */
+void fo_pass_cp_heads(struct fo_program *p);
 /* ddp.c: sums of the gradients in `of` (by buffer) over all ranks behind each micro-batch but the last. */
 void fo_pass_ddp_each(struct fo_program *p, const bool *of);
 /* ddp.c: of[2] = of[0] + of[1], operation `at` of a block. */

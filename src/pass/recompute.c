@@ -92,14 +92,21 @@ static void find_needs(const struct fo_program *p, const struct fo_block *b, boo
 	free(own);
 }
 
+/* Statistics of a norm: a number for each row or head. */
+static bool is_statistic(const struct fo_op *o, int k)
+{
+	return fo_op_family(o->kind) == FO_OPS_NORM &&
+	       fo_op_info(o->kind)->operand[fo_op_operand_row(o->kind, k)].type == FO_TYPE_WIDE;
+}
+
 /* Whether the operation writes a needed buffer. A buffer that it only adds to (a maximum for a history) does not count:
- * forward added its share already. */
+ * forward added its share already; nor do statistics, which are kept where nothing else of a norm is needed. */
 static bool is_needed(const struct fo_program *p, const struct fo_op *o, const bool *need)
 {
 	for (int k = 0; k < o->n; k++) {
 		const struct fo_operand *a = &o->arg[k];
 		if (fo_access_writes(a->access) && a->access != FO_ACC && !a->dlayer && need[a->buf] &&
-		    p->buf[a->buf].home == FO_HOME_ACT)
+		    p->buf[a->buf].home == FO_HOME_ACT && !is_statistic(o, k))
 			return true;
 	}
 	return false;

@@ -52,9 +52,6 @@ fo_status fo_pass_tp_legal(const struct fo_program *p)
 		return FO_OK;
 	if (p->run.mode != FO_MODE_TRAIN && p->run.mode != FO_MODE_EVAL)
 		return fo_fail(FO_EARG, "ranks of a tp group train and evaluate together; they do not write text");
-	if (p->run.pass.fp8)
-		return fo_hint(fo_fail(FO_EARG, "fp8 scales would be of one rank's part of a tensor"),
-			       "pass.fp8=off trains on ranks of a tp group");
 	return fo_mesh_tp_legal(&p->model, p->tokens, ranks);
 }
 

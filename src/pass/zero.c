@@ -13,6 +13,7 @@
  *
  * From: ZeRO (Rajbhandari et al. 2020). */
 #include "pass/pass.h"
+#include "program/mesh_cost.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,8 +80,7 @@ fo_status fo_pass_zero_legal(const struct fo_program *p)
 	for (int q = 0; q < p->nparam; q++)
 		if (can_share(p, &p->param[q], ranks))
 			return FO_OK;
-	return fo_hint(fo_fail(FO_EARG, "no weight has as many rows as there are ranks in a shard group, %d", ranks),
-		       "a smaller mesh.shard, with mesh.replicate for the other ranks, trains this model");
+	return fo_mesh_shards_legal(0, ranks);
 }
 
 /* ---- buffers ---- */
@@ -163,7 +163,7 @@ static void scatter(struct zero *z, int block, const struct fo_op *bucket, bool 
 	struct fo_program *p = z->p;
 	struct fo_op rest = *bucket, own = *bucket;
 	rest.n = own.n = 0;
-	if (bucket->group == FO_GROUP_KV) {
+	if (bucket->group == FO_GROUP_KV || bucket->group == FO_GROUP_ENDS) {
 		for (int k = 0; k < bucket->n; k++)
 			if (bucket->arg[k].buf < z->n && z->shared[bucket->arg[k].buf]) {
 				rest.arg[k] = own_rows(z, bucket->arg[k]);

@@ -27,6 +27,7 @@ int fo_buffer_like(struct fo_program *p, const char *name, const struct fo_buffe
 	const struct fo_buffer b = *like; /* it may stand in the list that grows here */
 	int at = fo_buffer_add(p, name, b.dtype, b.home, b.axes, b.rows, b.row_axis, b.cols, b.col_axis);
 	p->buf[at].tp = b.tp;
+	p->buf[at].stage = b.stage;
 	p->buf[at].row0 = b.row0;
 	p->buf[at].whole = b.whole;
 	return at;

@@ -21,7 +21,11 @@ static const char *const fp8_name[FO_FP8_COUNT] = { "off", "current", "delayed",
 static const char *const fp8_wgrad_name[FO_FP8_WGRAD_COUNT] = { "fp8", "bf16" };
 static const char *const attention_name[FO_ATTENTION_COUNT] = { "flash", "eager" };
 
-static const char *const cp_name[FO_CP_COUNT] = { "off", "ring" };
+static const char *const cp_name[FO_CP_COUNT] = { "off", "ring", "heads" };
+/* As schedules are named, and off before them. */
+#define NAME(enumerator, name, ...) name,
+static const char *const pp_name[FO_PP_KINDS_COUNT + 1] = { "off", FO_PP_KINDS(NAME) };
+#undef NAME
 static const char *const tp_name[FO_TP_COUNT] = { "off", "replicated", "sequence" };
 static const char *const zero_name[FO_ZERO_COUNT] = { "off", "1", "2", "3" };
 static const char *const reshard_name[FO_RESHARD_COUNT] = { "forward", "backward", "step" };
@@ -87,10 +91,13 @@ void fo_passes_text(const struct fo_passes *c, struct fo_str *out)
 static void put_mesh(struct fo_str *out, const struct fo_mesh *m)
 {
 	fo_str_printf(out, "mesh %d %d", m->replicate, m->shard);
-	if (fo_mesh_tp(m) > 1 || fo_mesh_cp(m) > 1)
+	const bool pp = fo_mesh_pp(m) > 1, cp = pp || fo_mesh_cp(m) > 1;
+	if (fo_mesh_tp(m) > 1 || cp)
 		fo_str_printf(out, " %d", fo_mesh_tp(m));
-	if (fo_mesh_cp(m) > 1)
-		fo_str_printf(out, " %d", m->cp);
+	if (cp)
+		fo_str_printf(out, " %d", fo_mesh_cp(m));
+	if (pp)
+		fo_str_printf(out, " %d", m->pp);
 	fo_str_puts(out, "\n");
 }
 
@@ -126,10 +133,12 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 		fo_str_printf(out, "buffer %s %s %d %d %d %" PRId64 " %d %" PRId64 " %d", b->name,
 			      fo_dtype_name[b->dtype], b->layout, b->home, b->axes, b->rows, b->row_axis, b->cols,
 			      b->col_axis);
-		if (b->whole || b->tp)
+		if (b->whole || b->tp || b->stage)
 			fo_str_printf(out, " %" PRId64 " %" PRId64, b->row0, b->whole);
-		if (b->tp)
+		if (b->tp || b->stage)
 			fo_str_printf(out, " %d", b->tp);
+		if (b->stage)
+			fo_str_printf(out, " %d", b->stage);
 		fo_str_puts(out, "\n");
 	}
 	for (int i = 0; i < p->nparam; i++) {
@@ -263,7 +272,7 @@ static fo_status read_model(struct reader *r)
 static fo_status read_buffer(struct reader *r)
 {
 	struct fo_program *p = r->p;
-	if ((r->words != 10 && r->words != 12 && r->words != 13) || p->nbuf >= INT16_MAX ||
+	if ((r->words != 10 && (r->words < 12 || r->words > 14)) || p->nbuf >= INT16_MAX ||
 	    strlen(r->word[1]) >= sizeof p->buf->name || fo_buffer_find(p, r->word[1]) >= 0)
 		return wrong(r, "a buffer line with a wrong number of fields, a name used twice or too long");
 	int dtype = name_of(r, 2, fo_dtype_name, FO_DTYPE_COUNT), home = (int)integer(r, 4, 0, FO_HOME_COUNT - 1),
@@ -272,7 +281,8 @@ static fo_status read_buffer(struct reader *r)
 	int64_t rows = integer(r, 6, 1, INT32_MAX), cols = integer(r, 8, 1, INT32_MAX);
 	int ra = (int)integer(r, 7, 0, FO_AXIS_COUNT - 1), ca = (int)integer(r, 9, 0, FO_AXIS_COUNT - 1);
 	int64_t row0 = 0, whole = 0;
-	int tp = r->words == 13 ? (int)integer(r, 12, 1, FO_TP_PARTS - 1) : FO_TP_WHOLE;
+	int tp = r->words > 12 ? (int)integer(r, 12, r->words == 13, FO_TP_PARTS - 1) : FO_TP_WHOLE;
+	int stage = r->words > 13 ? (int)integer(r, 13, 1, FO_STAGE_PARTS - 1) : FO_STAGE_HERE;
 	if (r->words >= 12) {
 		row0 = integer(r, 10, 0, INT32_MAX);
 		whole = integer(r, 11, 0, INT32_MAX);
@@ -284,6 +294,7 @@ static fo_status read_buffer(struct reader *r)
 	p->buf[b].row0 = row0;
 	p->buf[b].whole = whole;
 	p->buf[b].tp = (uint8_t)tp;
+	p->buf[b].stage = (uint8_t)stage;
 	return FO_OK;
 }
 
@@ -365,7 +376,8 @@ static fo_status read_mesh(struct reader *r, struct fo_mesh *m)
 	m->replicate = (int32_t)integer(r, 1, 0, FO_MESH_RANKS_MOST);
 	m->shard = (int32_t)integer(r, 2, 0, FO_MESH_RANKS_MOST);
 	m->tp = r->words > 3 ? (int32_t)integer(r, 3, 1, FO_MESH_RANKS_MOST) : 0;
-	m->cp = r->words > 4 ? (int32_t)integer(r, 4, 2, FO_MESH_RANKS_MOST) : 0;
+	m->cp = r->words > 4 ? (int32_t)integer(r, 4, r->words == 5 ? 2 : 1, FO_MESH_RANKS_MOST) : 0;
+	m->pp = r->words > 5 ? (int32_t)integer(r, 5, 2, FO_MESH_RANKS_MOST) : 0;
 	return r->failed || !fo_mesh_is_sound(m) ? wrong(r, "a mesh's fields are out of range") : FO_OK;
 }
 
@@ -469,7 +481,7 @@ static fo_status check_size(const struct fo_program *p, const char *where)
 	double layers = (double)(p->model.layers + 1), micro_batches = (double)p->run.micro_batches;
 	if (p->nbuf == 0 || p->run.seq == 0)
 		return fo_fail(FO_EFORMAT, "%s: the step program has no run or no buffers", where);
-	if (p->run.seq % fo_mesh_cp(&p->run.mesh))
+	if (p->tokens % fo_mesh_cp(&p->run.mesh))
 		return fo_fail(FO_EFORMAT, "%s: ranks of the step program cannot share the tokens of its rows", where);
 	for (int i = 0; i < p->nslot; i++)
 		instances += p->block[p->slot[i].block].n;
@@ -525,6 +537,9 @@ fo_status fo_program_parse(struct fo_program *p, const char *text, size_t len, c
 	if (st == FO_OK)
 		st = check_size(p, where);
 	p->tokens /= fo_mesh_cp(&p->run.mesh);
+	if (st == FO_OK && fo_lowering_check_pipeline(&p->run, p->model.layers) != FO_OK)
+		st = fo_wrap(FO_EFORMAT, "%s", where);
+	p->staged = fo_mesh_pp(&p->run.mesh) > 1;
 	if (st == FO_OK)
 		p->run.mesh.kv = p->run.pass.tp ? fo_mesh_kv_of(&p->model, fo_mesh_tp(&p->run.mesh)) : 1;
 	if (st == FO_OK)

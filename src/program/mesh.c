@@ -1,5 +1,9 @@
 /* Ranks as a mesh: groups, places in them, and the rows that each has. */
-#include "program/program.h"
+#include "program/mesh_cost.h"
+#include "program/ring.h"
+#include "program/schedule.h"
+
+#include "base/count.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,13 +13,31 @@ static int32_t stride_of(const struct fo_mesh *m, enum fo_group g)
 {
 	if (g == FO_GROUP_HEADS)
 		return fo_mesh_kv(m);
+	if (g == FO_GROUP_PP)
+		return fo_mesh_stage_ranks(m);
+	if (g == FO_GROUP_ENDS)
+		return fo_mesh_stage_ranks(m) * (fo_mesh_pp(m) - 1);
 	if (g == FO_GROUP_REPLICATE)
 		return fo_mesh_tp(m) * fo_mesh_cp(m) * (m->shard ? m->shard : 1);
 	return g == FO_GROUP_DATA || g == FO_GROUP_SHARD || g == FO_GROUP_CP ? fo_mesh_tp(m) : 1;
 }
 
+/* The first and the last stage's ranks in the same place; others are alone, and so are all without a pipeline. */
+static int32_t ends_group(const struct fo_mesh *m, int32_t *place, int32_t *colour)
+{
+	const int32_t stage = fo_mesh_stage(m), last = fo_mesh_pp(m) - 1;
+	const bool pair = last && (stage == 0 || stage == last);
+	if (place)
+		*place = pair && stage == last;
+	if (colour)
+		*colour = pair ? m->rank % fo_mesh_stage_ranks(m) : m->rank;
+	return pair ? 2 : 1;
+}
+
 int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, int32_t *colour)
 {
+	if (g == FO_GROUP_ENDS)
+		return ends_group(m, place, colour);
 	const int32_t stride = stride_of(m, g);
 	int32_t ranks = 1;
 	switch (g) {
@@ -26,7 +48,9 @@ int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, 
 	case FO_GROUP_TP: ranks = fo_mesh_tp(m); break;
 	case FO_GROUP_KV: ranks = fo_mesh_kv(m); break;
 	case FO_GROUP_HEADS: ranks = fo_mesh_tp(m) / fo_mesh_kv(m); break;
-	case FO_GROUP_ALL: ranks = fo_mesh_ranks(m); break;
+	case FO_GROUP_ALL: ranks = fo_mesh_stage_ranks(m); break;
+	case FO_GROUP_PP: ranks = fo_mesh_pp(m); break;
+	case FO_GROUP_ENDS:
 	case FO_GROUP_NONE:
 	case FO_GROUP_COUNT: break;
 	}
@@ -39,7 +63,7 @@ int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, 
 
 bool fo_mesh_is_sound(const struct fo_mesh *m)
 {
-	const int32_t axis[] = { m->replicate, m->shard, m->cp, m->tp };
+	const int32_t axis[] = { m->replicate, m->shard, m->cp, m->tp, m->pp };
 	int64_t ranks = 1;
 	for (size_t i = 0; i < sizeof axis / sizeof *axis; i++) {
 		if (axis[i] < 0)
@@ -70,8 +94,11 @@ int32_t fo_buffer_holders(const struct fo_mesh *m, const struct fo_buffer *b, in
 	int32_t same, of_tp;
 	const int32_t ranks = fo_mesh_group(m, b->whole ? FO_GROUP_REPLICATE : FO_GROUP_DATA, &same, NULL);
 	const int32_t tp = fo_mesh_group(m, fo_tp_is_kv(b->tp) ? FO_GROUP_KV : FO_GROUP_TP, &of_tp, NULL);
-	*place = own ? same : same * tp + of_tp;
-	return own ? ranks : ranks * tp;
+	const int32_t here = own ? ranks : ranks * tp;
+	int32_t end = 0;
+	const int32_t ends = b->stage == FO_STAGE_ENDS ? fo_mesh_group(m, FO_GROUP_ENDS, &end, NULL) : 1;
+	*place = (own ? same : same * tp + of_tp) + end * here;
+	return here * ends;
 }
 
 /* ---- tensor parallel ---- */
@@ -129,6 +156,87 @@ fo_status fo_mesh_tp_legal(const struct fo_model *m, int64_t tokens, int32_t tp)
 	return fo_hint(st, "mesh.tp=%d is the most that can share all that is divided", below);
 }
 
+/* ---- stages of a pipeline ---- */
+
+struct fo_pp_shape fo_lowering_pipeline(const struct fo_lowering *run)
+{
+	const enum fo_pp_kind kind = (enum fo_pp_kind)(run->pass.pp ? run->pass.pp - 1 : 0);
+	return (struct fo_pp_shape){ .kind = kind,
+				     .stages = fo_mesh_pp(&run->mesh),
+				     .micro_batches = (int32_t)run->micro_batches,
+				     .chunks = run->pass.pp_chunks ? (int32_t)run->pass.pp_chunks
+								   : fo_pp_chunks_usual(kind) };
+}
+
+fo_status fo_lowering_check_pipeline(const struct fo_lowering *run, int64_t layers)
+{
+	const int32_t stages = fo_mesh_pp(&run->mesh);
+	if (stages < 2)
+		return FO_OK;
+	if (run->pass.pp < 1 || run->pass.pp > FO_PP_KINDS_COUNT || run->pass.pp_chunks < 0 ||
+	    run->pass.pp_chunks > FO_PP_CHUNKS_MOST)
+		return fo_fail(FO_EARG, "%d stages of a pipeline need a schedule: pass.pp names one", stages);
+	const struct fo_pp_shape shape = fo_lowering_pipeline(run);
+	if (run->mode == FO_MODE_TRAIN) /* evaluation goes forward alone, in any schedule's parts */
+		FO_TRY(fo_pp_legal(&shape));
+	const int64_t parts = (int64_t)shape.stages * shape.chunks;
+	if (layers >= parts)
+		return FO_OK;
+	fo_status st = fo_fail(FO_EARG, "%d stages x %d part%s of the model cannot share %lld layer%s: each needs one",
+			       stages, shape.chunks, shape.chunks == 1 ? "" : "s", (long long)layers,
+			       layers == 1 ? "" : "s");
+	const int64_t most = layers / shape.chunks;
+	return most > 1 ? fo_hint(st, "mesh.pp=%lld is the most that this model has layers for", (long long)most)
+			: fo_hint(st, "a model with more layers, or mesh.pp=1");
+}
+
+int32_t fo_lowering_part(const struct fo_lowering *run, int64_t layers, int32_t part, int32_t *begin)
+{
+	const struct fo_pp_shape shape = fo_lowering_pipeline(run);
+	int64_t from, n = fo_mesh_part(layers, part, fo_pp_parts(&shape), &from);
+	*begin = (int32_t)from;
+	return (int32_t)n;
+}
+
+/* Whether one of the stage's chunks is this part, or has this layer. */
+static bool has_part(const struct fo_program *p, int32_t part, int64_t layer)
+{
+	const struct fo_pp_shape shape = fo_lowering_pipeline(&p->run);
+	for (int32_t c = 0; c < shape.chunks; c++) {
+		const int32_t at = fo_pp_position(&shape, fo_mesh_stage(&p->run.mesh), c);
+		int32_t begin, n = fo_lowering_part(&p->run, p->model.layers, at, &begin);
+		if (at == part || (layer >= begin && layer < begin + n))
+			return true;
+	}
+	return false;
+}
+
+bool fo_program_has_layer(const struct fo_program *p, int64_t layer)
+{
+	return p->staged ? has_part(p, -1, layer) : layer >= 0 && layer < p->model.layers;
+}
+
+int64_t fo_program_layers(const struct fo_program *p)
+{
+	int64_t n = 0;
+	for (int64_t l = 0; l < p->model.layers; l++)
+		n += fo_program_has_layer(p, l);
+	return n;
+}
+
+bool fo_program_has(const struct fo_program *p, const struct fo_buffer *b, int64_t layer)
+{
+	return b->stage != FO_STAGE_ABSENT && (!(b->axes & FO_PER_LAYER) || fo_program_has_layer(p, layer));
+}
+
+bool fo_program_has_embedding(const struct fo_program *p) { return !p->staged || has_part(p, 0, -1); }
+
+bool fo_program_has_head(const struct fo_program *p)
+{
+	const struct fo_pp_shape shape = fo_lowering_pipeline(&p->run);
+	return !p->staged || has_part(p, fo_pp_parts(&shape) - 1, -1);
+}
+
 /* ---- context parallel ---- */
 
 fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp)
@@ -153,6 +261,130 @@ fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp)
 	else
 		snprintf(rows, sizeof rows, "%lld", 2LL * cp);
 	return fo_hint(st, "mesh.cp=%lld%s can share them; or data.seq=%s", (long long)below, more, rows);
+}
+
+static bool heads_can(const struct fo_model *m, int64_t tokens, int32_t cp, int32_t tp)
+{
+	const int64_t kv = m->kv_heads % tp ? 1
+					    : m->kv_heads / tp; /* fewer than tp: one each, as pass tp copies them */
+	const bool divided = m->heads % ((int64_t)tp * cp) == 0 && fo_heads_each(kv, cp);
+	return tokens % cp == 0 && (divided || m->heads % tp); /* what tp cannot divide, pass tp says */
+}
+
+fo_status fo_mesh_cp_heads_legal(const struct fo_model *m, int64_t tokens, int32_t cp, int32_t tp)
+{
+	const int64_t most = m->heads / tp;
+	int64_t below = cp - 1, above = cp + 1;
+	char each[48] = "", more[32] = "";
+	if (cp < 2 || heads_can(m, tokens, cp, tp))
+		return FO_OK;
+	while (!heads_can(m, tokens, (int32_t)below, tp)) /* one rank can */
+		below--;
+	while (above <= most && !heads_can(m, tokens, (int32_t)above, tp))
+		above++;
+	if (tp > 1)
+		snprintf(each, sizeof each, " that each of %d tp ranks has", tp);
+	if (above <= most)
+		snprintf(more, sizeof more, " or %lld", (long long)above);
+	fo_status st;
+	if (m->heads % tp == 0 && most % cp)
+		st = fo_fail(FO_EARG, "%d ranks of a cp group cannot share the %lld attention heads%s evenly", cp,
+			     (long long)most, each);
+	else if (tokens % cp)
+		st = fo_fail(FO_EARG, "%d ranks of a cp group cannot share the %lld tokens of a micro-batch evenly", cp,
+			     (long long)tokens);
+	else
+		st = fo_fail(FO_EARG,
+			     "%d ranks of a cp group cannot share the %lld key and value heads%s: neither divides the "
+			     "other",
+			     cp, (long long)(m->kv_heads % tp ? 1 : m->kv_heads / tp), each);
+	return fo_hint(st, "pass.cp=heads can have mesh.cp=%lld%s; pass.cp=ring divides no heads", (long long)below,
+		       more);
+}
+
+/* ---- what a run can have ---- */
+
+fo_status fo_mesh_check(const struct fo_mesh *m)
+{
+	if (!fo_mesh_is_sound(m) || m->rank < 0 || m->rank >= fo_mesh_ranks(m))
+		return fo_fail(
+			FO_EARG,
+			"cannot lower rank %d of a mesh of %d x %d x %d x %d x %d: at most %d ranks, counted from 0",
+			m->rank, m->pp, m->replicate, m->shard, m->cp, m->tp, FO_MESH_RANKS_MOST);
+	return FO_OK;
+}
+
+fo_status fo_mesh_tokens_legal(const struct fo_model *m, const struct fo_lowering *run)
+{
+	const int32_t cp = fo_mesh_cp(&run->mesh);
+	if (run->pass.cp == FO_CP_HEADS)
+		return fo_mesh_cp_heads_legal(m, run->seq * run->rows, cp, run->pass.tp ? fo_mesh_tp(&run->mesh) : 1);
+	return fo_mesh_cp_legal(run->seq, cp);
+}
+
+fo_status fo_mesh_attention_legal(const struct fo_lowering *run)
+{
+	if (fo_mesh_cp(&run->mesh) < 2 || run->pass.cp != FO_CP_RING || run->pass.attention != FO_ATTENTION_EAGER)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EARG,
+			       "eager attention has the probabilities of whole rows, which no rank of a cp group sees"),
+		       "pass.attention=flash, pass.cp=heads, or mesh.cp=1");
+}
+
+fo_status fo_mesh_pieces_legal(int64_t own, int64_t pieces)
+{
+	int64_t below = pieces, above = pieces;
+	if (own % pieces == 0)
+		return FO_OK;
+	while (own % below)
+		below--;
+	while (above < own && own % above)
+		above++;
+	const fo_status st = fo_fail(FO_EARG, "%lld tokens of a rank cannot be %lld equal pieces", (long long)own,
+				     (long long)pieces);
+	if (below < 2)
+		return fo_hint(st, "use pass.tp-async=%lld, or 0 for none", (long long)above);
+	return fo_hint(st, "use pass.tp-async=%lld or %lld", (long long)below, (long long)above);
+}
+
+fo_status fo_mesh_shards_legal(int64_t most_rows, int32_t ranks)
+{
+	if (most_rows >= ranks)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EARG, "no weight has as many rows as there are ranks in a shard group, %d", ranks),
+		       "a smaller mesh.shard, with mesh.replicate for the other ranks, trains this model");
+}
+
+/* Of a rank's weights: those of the vocabulary, and of the layers, which merges make longer. */
+static int64_t most_rows(const struct fo_model *m, const struct fo_lowering *run)
+{
+	struct fo_mesh mesh = run->mesh;
+	const int32_t tp = run->pass.tp ? fo_mesh_tp(&mesh) : 1;
+	int32_t place;
+	int64_t begin;
+	mesh.kv = run->pass.tp ? fo_mesh_kv_of(m, tp) : 1;
+	fo_mesh_group(&mesh, FO_GROUP_TP, &place, NULL);
+	const int64_t q = m->heads * m->head_dim / tp, k = m->kv_heads * m->head_dim / (tp / mesh.kv),
+		      f = m->ffn / tp * (run->pass.merge_gate_up ? 2 : 1),
+		      v = run->pass.tp ? fo_mesh_part(m->vocab, place, tp, &begin) : m->vocab;
+	const int64_t qkv = run->pass.merge_qkv && mesh.kv < 2 ? q + 2 * k : fo_max(q, k);
+	return fo_max(fo_max(v, m->hidden), fo_max(qkv, f));
+}
+
+fo_status fo_mesh_legal(const struct fo_model *m, const struct fo_lowering *run)
+{
+	const struct fo_passes *c = &run->pass;
+	const int32_t tp = fo_mesh_tp(&run->mesh), shard = fo_mesh_group(&run->mesh, FO_GROUP_SHARD, NULL, NULL);
+	FO_TRY(fo_mesh_check(&run->mesh));
+	FO_TRY(fo_mesh_tokens_legal(m, run));
+	FO_TRY(fo_lowering_check_pipeline(run, m->layers));
+	const int64_t tokens = run->seq * run->rows / fo_mesh_cp(&run->mesh);
+	if (c->tp)
+		FO_TRY(fo_mesh_tp_legal(m, tokens, tp));
+	FO_TRY(fo_mesh_attention_legal(run));
+	if (tp > 1 && c->tp == FO_TP_SEQUENCE && c->tp_async > FO_TP_ASYNC_AUTO)
+		FO_TRY(fo_mesh_pieces_legal(tokens / tp, c->tp_async));
+	return c->zero && shard > 1 ? fo_mesh_shards_legal(most_rows(m, run), shard) : FO_OK;
 }
 
 bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, uint8_t *rows, uint8_t *cols)

@@ -1,6 +1,6 @@
 /* Whether the operands of an operation fit together. Most of it is in the columns of ops.def: modes, types, and rows
  * and columns by letters that must agree. What these cannot say is in a check that the row names. */
-#include "program/program.h"
+#include "program/ring.h"
 
 /* Sizes of an operation's letters; -1: not known yet. */
 struct sizes {
@@ -39,6 +39,8 @@ SAME_PLACE(FO_RMSNORM_X, FO_ADD_RMSNORM_FP8_A);
 SAME_PLACE(FO_ADD_BIAS_Y, FO_BIAS_GRAD_DY);
 SAME_PLACE(FO_AMAX_X, FO_FP8_CAST_X);
 SAME_PLACE(FO_AMAX_AMAX, FO_FP8_CAST_SX);
+SAME_PLACE(FO_HEADS_APART_X, FO_HEADS_TOGETHER_X);
+SAME_PLACE(FO_HEADS_APART_Y, FO_HEADS_TOGETHER_Y);
 SAME_PLACE(FO_OFFLOAD_X, FO_FETCH_X);
 SAME_PLACE(FO_OFFLOAD_Y, FO_FETCH_Y);
 SAME_PLACE(FO_HOST_IN_A, FO_HOST_OUT_A);
@@ -118,6 +120,22 @@ static const char *check_attention_merge(const struct fo_program *p, const struc
 		return "columns of o must be whole heads";
 	s->of[FO_DIM_H] = o->arg[FO_ATTENTION_MERGE_O].nc / d;
 	return NULL;
+}
+
+/* Rows of own tokens on one side, on the other as many for each rank of the cp group, which has whole heads. */
+static const char *check_heads(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
+{
+	const bool apart = fo_op_info(o->kind)->heads == FO_HEADS_APART;
+	const struct fo_operand *own = &o->arg[apart ? FO_HEADS_APART_X : FO_HEADS_TOGETHER_Y],
+				*by_rank = &o->arg[apart ? FO_HEADS_APART_Y : FO_HEADS_TOGETHER_X];
+	const int64_t cp = fo_mesh_cp(&p->run.mesh), d = o->attr.head_dim;
+	(void)s;
+	if (d <= 0 || own->nc % d)
+		return "columns must be whole heads";
+	const int64_t heads = own->nc / d, each = fo_heads_each(heads, cp);
+	if (!each || by_rank->nc != each * d)
+		return "the ranks of the cp group do not have so many heads each";
+	return by_rank->nr == cp * own->nr ? NULL : "there are not as many rows for each rank of the cp group";
 }
 
 static const char *check_attention_rope(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
@@ -304,6 +322,12 @@ static bool is_batch(const struct fo_program *p, const struct fo_operand *a)
 {
 	return is(a, p->tokens, 1) && p->buf[a->buf].cols == 1;
 }
+/* Documents may be those of all tokens of the rank's cp group. */
+static bool is_batch_of_group(const struct fo_program *p, const struct fo_operand *a)
+{
+	return p->run.pass.cp == FO_CP_HEADS && is(a, p->tokens * fo_mesh_cp(&p->run.mesh), 1) &&
+	       p->buf[a->buf].cols == 1;
+}
 
 /* The training loop copies what its ports name and trusts these shapes. */
 static const char *check_port(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
@@ -314,7 +338,8 @@ static const char *check_port(const struct fo_program *p, const struct fo_op *o,
 	switch ((enum fo_port)o->attr.port) {
 	case FO_PORT_BATCH:
 		for (int i = 0; i < o->n; i++)
-			if (!is_batch(p, &o->arg[i]))
+			if (!is_batch(p, &o->arg[i]) &&
+			    (i != FO_PORT_BATCH_DOC_START || !is_batch_of_group(p, &o->arg[i])))
 				return "a batch's operands must be (T,1)";
 		return in ? NULL : "a batch is read, not written";
 	case FO_PORT_HYPER:
@@ -397,11 +422,13 @@ struct types {
 static const char *check_number(int dtype, int type, int first, struct types *seen)
 {
 	bool fp8 = fo_dtype_fp8(dtype), makes = type == FO_TYPE_FP8 || type == FO_TYPE_CAST;
-	if (type == FO_TYPE_MAX) /* in every precision */
+	/* In every precision, as numbers in fp8. */
+	if (type == FO_TYPE_MAX || type == FO_TYPE_F32 || type == FO_TYPE_STEP)
 		return dtype == FO_F32 ? NULL : "maxima and scales must be f32";
-	if (seen->wide >= 0 && seen->wide != (dtype == FO_F64))
+	if (!fp8 && seen->wide >= 0 && seen->wide != (dtype == FO_F64))
 		return "operands mix f64 with narrower numbers";
-	seen->wide = dtype == FO_F64;
+	if (!fp8)
+		seen->wide = dtype == FO_F64;
 	if (type == FO_TYPE_WIDE && dtype != FO_F32 && dtype != FO_F64)
 		return "statistics, gradients of weights and tables are f32 at least";
 	if (dtype == FO_I16 && type != FO_TYPE_MASTER)
@@ -412,8 +439,6 @@ static const char *check_number(int dtype, int type, int first, struct types *se
 		return "a cast makes fp8 numbers";
 	if (type == FO_TYPE_LIKE && dtype != first)
 		return "an operand must have the type of the first";
-	if ((type == FO_TYPE_F32 || type == FO_TYPE_STEP) && dtype != FO_F32)
-		return "maxima and scales must be f32";
 	if (!makes || !fp8)
 		return NULL;
 	if (seen->cast >= 0 && seen->cast != dtype)

@@ -148,6 +148,10 @@ enum fo_wire {
 	FO_WIRE_SHIFT
 };
 
+/* Copies between rows of own tokens and rows that are sorted by the ranks of a cp group: for each of them the columns
+ * of its heads. */
+enum fo_heads { FO_HEADS_NONE, FO_HEADS_APART, FO_HEADS_TOGETHER };
+
 /* READ. DEF starts a generation: the old contents are dead. PART writes a rectangle of the live generation. UPDATE
  * reads and writes. ACC adds, and stores where this rectangle has not been written in this generation (it starts one if
  * none lives). TAKE reads and ends the generation. */
@@ -186,6 +190,7 @@ struct fo_op_info {
 	/* Of attention: the operation over the keys of one rank of a cp group (attr peer), which has itself here, and
 	 * the one that merges what two such found. 0: none. */
 	int block, merge;
+	enum fo_heads heads;
 	bool max; /* it writes maxima of what it reads: those of maxima over some rows, too */
 	/* Two of them over neighbouring rectangles may become one along these: bit set of 1 << fo_dim. */
 	uint32_t joins;
@@ -193,6 +198,7 @@ struct fo_op_info {
 const struct fo_op_info *fo_op_info(int kind);
 int fo_op_kind_find(const char *name); /* -1: no such operation */
 int fo_op_of_wire(enum fo_wire wire);  /* the operation on one tensor that does this between ranks */
+int fo_op_of_heads(enum fo_heads heads);
 int fo_op_joining(bool max);           /* the operation that joins sums, or maxima, over all ranks of a group */
 /* Whether a kernel runs it. The training loop serves HOST, a transport between ranks makes COMM. */
 static inline bool fo_op_has_kernel(int kind)

@@ -174,16 +174,17 @@ static void find_ends(struct plan *s)
 	free(further);
 }
 
-/* Bytes of what persists and that no operation touches: memory has an instance of each layer (train/store.h), histories
+/* Bytes of what persists and that no operation touches: memory has an instance of each own layer (train/store.h), histories
  * and copies of layers that keep their precision among them. */
 static int64_t untouched(const struct fo_program *p, const struct fo_unrolled *u)
 {
-	int64_t bytes = 0, *touched = fo_xmalloc((size_t)(p->nbuf + 1) * sizeof *touched);
+	int64_t bytes = 0, layers = fo_program_layers(p),
+		*touched = fo_xmalloc((size_t)(p->nbuf + 1) * sizeof *touched);
 	for (int i = 0; i < u->nlife; i++)
 		touched[u->life[i].buf] += u->life[i].persists;
 	for (int b = 0; b < p->nbuf; b++)
 		if (touched[b] && p->buf[b].axes & FO_PER_LAYER)
-			bytes += (p->model.layers - touched[b]) * fo_round_up(fo_buffer_bytes(&p->buf[b]), ALIGN);
+			bytes += (layers - touched[b]) * fo_round_up(fo_buffer_bytes(&p->buf[b]), ALIGN);
 	free(touched);
 	return bytes;
 }

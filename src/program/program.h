@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "model/model.h"
 #include "program/ops.h"
+#include "program/schedule.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -69,7 +70,7 @@ enum fo_lane {
 	FO_LANE_RECV_BACKWARD,
 	FO_LANE_SEND_BACKWARD,
 	FO_LANE_WGRAD, /* a second one of compute: matmuls that make gradients of weights (pass wgrad-lane) */
-	FO_LANE_CP,    /* keys, values and their gradients between the ranks of a cp group */
+	FO_LANE_CP,    /* between the ranks of a cp group: keys, values and their gradients, or tokens for heads */
 	FO_LANE_COUNT
 };
 extern const char *const fo_lane_name[FO_LANE_COUNT];
@@ -150,18 +151,20 @@ enum fo_hyper {
 	FO_HYPER_COUNT
 };
 
-/* The ranks that work on a step, as a mesh of `replicate` x `shard` x `cp` x `tp`; 0 stands for 1. The last coordinate
- * varies fastest: rank = ((r x shard + s) x cp + c) x tp + t. Ranks that differ in replicate or shard have rows of
- * their own. Those that differ in cp have the same rows, each its own tokens of every row (pass cp); those that differ
+/* The ranks that work on a step, as a mesh of `pp` x `replicate` x `shard` x `cp` x `tp`; 0 stands for 1. The last
+ * coordinate varies fastest: rank = (((p x replicate + r) x shard + s) x cp + c) x tp + t. Ranks that differ in pp are
+ * stages of a pipeline: they have the same rows and other layers (pass pp). Ranks that differ in replicate or shard
+ * have rows of their own. Those that differ in cp have the same rows, each its own tokens of every row (pass cp); those that differ
  * in tp have the same tokens, and divide the weights and the work on them (pass tp). Where a model has fewer key and
  * value heads than there are ranks in a tp group, kv neighbours have the same ones: lowering says so. */
 struct fo_mesh {
-	int32_t rank, replicate, shard, cp, tp, kv;
+	int32_t rank, replicate, shard, cp, tp, kv, pp;
 };
-/* Which ranks take part in an operation of class COMM. REPLICATE, CP, TP: those that differ in this coordinate alone.
- * SHARD: in shard and cp; cp's ranks have the same weights, so they share them like the others of a shard group. DATA:
- * in replicate, shard and cp, all ranks with other tokens. ALL: every rank. Of a tp group, KV: those with the same key
- * and value heads, HEADS: one of each such set. Numbers stand in timelines. */
+/* Which ranks take part in an operation of class COMM. REPLICATE, CP, TP, PP: those that differ in this coordinate
+ * alone. SHARD: in shard and cp; cp's ranks have the same weights, so they share them like the others of a shard group.
+ * DATA: in replicate, shard and cp, all ranks with other tokens. ALL: every rank of a stage. Of a tp group, KV: those
+ * with the same key and value heads, HEADS: one of each such set. Of a pp group, ENDS: the first and the last one;
+ * each of the others is alone. Numbers stand in timelines. */
 enum { FO_MESH_RANKS_MOST = 1 << 16 };
 enum fo_group {
 	FO_GROUP_NONE,
@@ -173,6 +176,8 @@ enum fo_group {
 	FO_GROUP_KV,
 	FO_GROUP_HEADS,
 	FO_GROUP_CP,
+	FO_GROUP_PP,
+	FO_GROUP_ENDS,
 	FO_GROUP_COUNT
 };
 extern const char *const fo_group_name[FO_GROUP_COUNT];
@@ -190,11 +195,20 @@ static inline int32_t fo_mesh_data(const struct fo_mesh *m)
 	const int32_t shard = m->shard ? m->shard : 1;
 	return shard * (m->replicate ? m->replicate : 1);
 }
-static inline int32_t fo_mesh_ranks(const struct fo_mesh *m) { return fo_mesh_data(m) * fo_mesh_cp(m) * fo_mesh_tp(m); }
+static inline int32_t fo_mesh_pp(const struct fo_mesh *m) { return m->pp ? m->pp : 1; }
+static inline int32_t fo_mesh_stage_ranks(const struct fo_mesh *m) /* of one stage of a pipeline */
+{
+	return fo_mesh_data(m) * fo_mesh_cp(m) * fo_mesh_tp(m);
+}
+static inline int32_t fo_mesh_ranks(const struct fo_mesh *m) { return fo_mesh_stage_ranks(m) * fo_mesh_pp(m); }
+static inline int32_t fo_mesh_stage(const struct fo_mesh *m) { return m->rank / fo_mesh_stage_ranks(m); }
 /* Whether no coordinate is negative and there are at most FO_MESH_RANKS_MOST ranks. */
 bool fo_mesh_is_sound(const struct fo_mesh *m);
 /* Which of these sets of rows this rank has, from 0. */
-static inline int32_t fo_mesh_set(const struct fo_mesh *m) { return m->rank / (fo_mesh_cp(m) * fo_mesh_tp(m)); }
+static inline int32_t fo_mesh_set(const struct fo_mesh *m)
+{
+	return m->rank / (fo_mesh_cp(m) * fo_mesh_tp(m)) % fo_mesh_data(m);
+}
 /* The number of ranks in this rank's group; *place (may be NULL): its own rank there; *colour (may be NULL): a number
  * that the ranks of its group share and no others have. */
 int32_t fo_mesh_group(const struct fo_mesh *m, enum fo_group g, int32_t *place, int32_t *colour);
@@ -206,8 +220,10 @@ int64_t fo_mesh_part(int64_t n, int32_t place, int32_t ranks, int64_t *begin);
 /* Whether tp ranks can divide the layers of a model and `tokens` of a micro-batch. FO_EARG: what cannot be shared
  * evenly, and the numbers of ranks nearest to tp that can share all of it. */
 FO_CHECKED fo_status fo_mesh_tp_legal(const struct fo_model *m, int64_t tokens, int32_t tp);
-/* The same for cp ranks and rows of seq tokens: 2 cp chunks of one size. */
+/* The same for cp ranks and rows of seq tokens: 2 cp chunks of one size (pass.cp=ring). */
 FO_CHECKED fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp);
+/* The same for the tokens and heads of cp ranks, where tp ranks have divided the heads (pass.cp=heads). */
+FO_CHECKED fo_status fo_mesh_cp_heads_legal(const struct fo_model *m, int64_t tokens, int32_t cp, int32_t tp);
 
 struct fo_op {
 	uint32_t id, origin; /* fresh per inserted op; id of the op it was cloned or merged from (its own otherwise) */
@@ -243,12 +259,17 @@ struct fo_slot {
  * that ranks of its kv group have, too (weights of keys and values, their gradients and state); or one term of a sum
  * over the group (gradients, until pass ddp has added them up). */
 enum fo_tp_part { FO_TP_WHOLE, FO_TP_ROWS, FO_TP_COLS, FO_TP_KV_ROWS, FO_TP_KV_COLS, FO_TP_TERM, FO_TP_PARTS };
+static inline bool fo_tp_divides_rows(int part) { return part == FO_TP_ROWS || part == FO_TP_KV_ROWS; }
 static inline bool fo_tp_is_kv(int part) { return part == FO_TP_KV_ROWS || part == FO_TP_KV_COLS; }
 /* Coordinates of a tp group, as a set: which key and value heads, which rank of those with the same ones. */
 enum { FO_ACROSS_HEADS = 1, FO_ACROSS_KV = 2 };
+/* Whether this stage of a pipeline has a parameter's buffer. ABSENT: other stages have it. ENDS: the first and the last
+ * stage both do, the embedding whose weights are the head's, too. Which layers' instances a stage has, see
+ * fo_program_has_layer. */
+enum fo_stage_part { FO_STAGE_HERE, FO_STAGE_ABSENT, FO_STAGE_ENDS, FO_STAGE_PARTS };
 struct fo_buffer {
 	char name[24];
-	uint8_t dtype, layout, home, axes, row_axis, col_axis, tp;
+	uint8_t dtype, layout, home, axes, row_axis, col_axis, tp, stage;
 	int64_t rows, cols;
 	/* Where ranks share it: `rows` are rows row0 and on of a buffer of `whole` rows; whole 0: it is whole. */
 	int64_t row0, whole;
@@ -346,10 +367,12 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(fp8_first, "fp8-skip-first", NULL, 0) /* so many layers at each end keep their precision */                 \
 	X(fp8_last, "fp8-skip-last", NULL, 0)                                                                         \
 	X(attention, "attention", attention_name, FO_ATTENTION_COUNT)                                                 \
-	X(tp, "tp", tp_name, FO_TP_COUNT) /* what ranks of a tp group do with the residual stream */                  \
-	X(cp, "cp", cp_name, FO_CP_COUNT) /* how tokens of a cp group's ranks see each other's keys */                \
-	X(tp_async, "tp-async", NULL, 0)  /* pieces of a micro-batch's tokens; 1: as many as pay */                   \
-	X(offload, "offload", NULL, 0)    /* layers whose activations wait in host memory */                          \
+	X(tp, "tp", tp_name, FO_TP_COUNT)           /* what ranks of a tp group do with the residual stream */        \
+	X(cp, "cp", cp_name, FO_CP_COUNT)           /* how tokens of a cp group's ranks see each other's keys */      \
+	X(pp, "pp", pp_name, FO_PP_KINDS_COUNT + 1) /* the schedule of stages: 1 + enum fo_pp_kind */                 \
+	X(pp_chunks, "pp-chunks", NULL, 0)          /* parts of the model that a stage has; 0: as usual there */      \
+	X(tp_async, "tp-async", NULL, 0)            /* pieces of a micro-batch's tokens; 1: as many as pay */         \
+	X(offload, "offload", NULL, 0)              /* layers whose activations wait in host memory */                \
 	X(wgrad_lane, "wgrad-lane", NULL, 0)                                                                          \
 	X(reduce_dtype, "reduce-dtype", reduce_name, FO_REDUCE_COUNT) /* what gradients travel as */                  \
 	X(reduce_late, "reduce-late", NULL, 0)                        /* sums over ranks when backward is over */     \
@@ -368,8 +391,9 @@ struct fo_passes {
 	FO_PASS_FIELDS(X)
 #undef X
 };
-/* Keys and values of the ranks of a cp group travel round a ring. */
-enum fo_cp { FO_CP_OFF, FO_CP_RING, FO_CP_COUNT };
+/* Keys and values of the ranks of a cp group travel round a ring; or each rank has some heads of all tokens while
+ * attention is computed. */
+enum fo_cp { FO_CP_OFF, FO_CP_RING, FO_CP_HEADS, FO_CP_COUNT };
 /* Each rank of a tp group has the residual stream of all tokens, or (sequence parallel) of its own. */
 enum fo_tp { FO_TP_OFF, FO_TP_REPLICATED, FO_TP_SEQUENCE, FO_TP_COUNT };
 enum { FO_TP_ASYNC_AUTO = 1, FO_TP_ASYNC_MOST = 64 };
@@ -422,13 +446,23 @@ struct fo_lowering {
 	struct fo_passes pass;
 	struct fo_mesh mesh;
 };
+/* The shape of the pipeline that a run's mesh and passes ask for. */
+struct fo_pp_shape fo_lowering_pipeline(const struct fo_lowering *run);
+/* FO_EARG: why this model cannot be divided among these stages so. */
+FO_CHECKED fo_status fo_lowering_check_pipeline(const struct fo_lowering *run, int64_t layers);
+/* How many of a model's layers part `part` of the pipeline has (0 is the first); *begin: its first one. */
+int32_t fo_lowering_part(const struct fo_lowering *run, int64_t layers, int32_t part, int32_t *begin);
 
 struct fo_program {
 	struct fo_model model;
 	struct fo_lowering run;
 	int64_t tokens;                 /* T: of this rank, per micro-batch */
 	int32_t rank, ranks;            /* those of run.mesh */
-	int32_t layer_begin, layer_end; /* layers that live on this rank */
+	bool staged;                    /* a stage of a pipeline: pass pp has left its part of the model */
+	double job_exec, job_exec_pair; /* of a stage, where known (fo_pass_note_job): FLOP that all ranks run, and
+					 * what each pair of a set's micro-batch adds to that; 0: not known */
+	int32_t layer_begin,
+		layer_end; /* layers that live on this rank; of several chunks from the first to the last */
 	struct fo_buffer *buf;
 	int nbuf;
 	size_t buf_cap;
@@ -443,6 +477,15 @@ struct fo_program {
 	size_t param_cap;
 	uint32_t next_id;
 };
+
+/* Whether this rank has the layer, and how many it has. */
+bool fo_program_has_layer(const struct fo_program *p, int64_t layer);
+int64_t fo_program_layers(const struct fo_program *p);
+/* Whether this rank has a buffer's instance of this layer (any where it has no layers). */
+bool fo_program_has(const struct fo_program *p, const struct fo_buffer *b, int64_t layer);
+/* Whether it has the first part of the model with the embedding, the last with the head. */
+bool fo_program_has_embedding(const struct fo_program *p);
+bool fo_program_has_head(const struct fo_program *p);
 
 /* The plain program, whatever run->pass says: fo_pass_build (src/pass) does both. */
 FO_CHECKED fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run);

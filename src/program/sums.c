@@ -22,7 +22,12 @@
  *
  * Ranks of a cp group have the same rows, each its own tokens of them. What a shift hands on around the group is *far*:
  * so many places from its own rank. Attention over a block of keys names the distance of those that it means; anything
- * else that meets tokens of two ranks is wrong, and so is attention over own keys alone.
+ * else that meets tokens of two ranks is wrong, and so is attention over own keys alone. Where ranks exchange tokens for
+ * heads, rows are followed as well: an all-to-all takes them sorted by rank, attention of all tokens, all else of own.
+ *
+ * Stages of a pipeline have gradients of other layers: a sum over elements of gradients is pending over the stages. A
+ * gradient that the first and the last stage both have (fo_buffer.stage) is pending over these two. What goes from
+ * stage to stage is never pending.
  *
  * Weights are *new* once an optimizer's rectangle or what came from ranks with one has been written. At the end of a
  * step no element that a rank holds may be old. */
@@ -34,15 +39,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHARD = 1, REPLICATE = 2, HEADS = 4, KV = 8, TP = HEADS | KV };
+enum { SHARD = 1, REPLICATE = 2, HEADS = 4, KV = 8, TP = HEADS | KV, STAGES = 16, ENDS = 32 };
 
 struct state {
 	uint8_t pending, split; /* sets of coordinates */
 	bool max;               /* what is pending is a maximum, not a sum */
 	bool fresh;
 	bool used;   /* it was read since it was written */
-	int32_t far; /* rows of tokens: places that they were handed on; -1: unlike */
+	int32_t far; /* rows of tokens: places that they were handed on, or enum far */
 };
+/* Rows that are not one rank's tokens in their order: some are unlike; own tokens of all ranks' heads, sorted by rank;
+ * all tokens of own heads. */
+enum far { UNLIKE = -1, BY_RANK = -2, ALL_TOKENS = -3 };
 
 /* A rectangle of a buffer's instance, all of it in one state. */
 struct part {
@@ -152,7 +160,7 @@ static struct state read(const struct flow *f, const struct fo_operand *a, bool 
 		if (!overlaps(e, a))
 			continue;
 		*alike &= !any || e->is.pending == is.pending;
-		is.far = !any || e->is.far == is.far ? e->is.far : -1;
+		is.far = !any || e->is.far == is.far ? e->is.far : UNLIKE;
 		any = true;
 		is.pending |= e->is.pending;
 		is.split |= e->is.split;
@@ -187,16 +195,20 @@ static uint8_t coordinates(const struct fo_program *p, int group)
 		all |= heads ? HEADS : 0;
 	if (group == FO_GROUP_TP || group == FO_GROUP_ALL || group == FO_GROUP_KV)
 		all |= kv ? KV : 0;
+	if (group == FO_GROUP_PP && fo_mesh_pp(&p->run.mesh) > 1)
+		all |= STAGES;
+	if (group == FO_GROUP_ENDS && fo_mesh_group(&p->run.mesh, FO_GROUP_ENDS, NULL, NULL) > 1)
+		all |= ENDS;
 	return all;
 }
 
 static const char *group_of(const struct flow *f, uint8_t set)
 {
-	static const enum fo_group alone[] = { FO_GROUP_SHARD, FO_GROUP_REPLICATE, FO_GROUP_TP, FO_GROUP_HEADS,
-					       FO_GROUP_KV };
+	static const enum fo_group alone[] = { FO_GROUP_SHARD, FO_GROUP_REPLICATE, FO_GROUP_TP,  FO_GROUP_HEADS,
+					       FO_GROUP_KV,    FO_GROUP_PP,        FO_GROUP_ENDS };
 	static _Thread_local char text[96]; /* programs of several ranks are checked by a thread each */
 	if (set == coordinates(f->p, FO_GROUP_ALL))
-		return "all ranks";
+		return fo_mesh_pp(&f->p->run.mesh) > 1 ? "all ranks of a stage" : "all ranks";
 	if (set == coordinates(f->p, FO_GROUP_DATA))
 		return "all ranks with other rows";
 	text[0] = 0;
@@ -370,8 +382,22 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		is.far = (is.far + 1) % f->cp;
 		write(f, to, is);
 		return FO_OK;
-	case FO_WIRE_ALL_TO_ALL: write(f, to, read(f, from, &alike)); return FO_OK;
+	case FO_WIRE_ALL_TO_ALL:
+		is = read(f, from, &alike);
+		if (f->cp > 1 && of_tokens(f->p, from)) {
+			if (o->group != FO_GROUP_CP)
+				return wrong(f, from, "tokens are exchanged for heads among other ranks than a cp group's", over);
+			if (is.far != BY_RANK && is.far != ALL_TOKENS)
+				return wrong(f, from, "its rows are not sorted by the ranks that get them", over);
+			is.far = is.far == BY_RANK ? ALL_TOKENS : BY_RANK;
+		}
+		write(f, to, is);
+		return FO_OK;
 	case FO_WIRE_SEND:
+		is = read(f, from, &alike);
+		if (is.pending && f->p->staged)
+			return wrong(f, from, "a part of a sum is sent", is.pending);
+		return FO_OK;
 	case FO_WIRE_NONE: break;
 	}
 	return FO_OK;
@@ -418,15 +444,22 @@ static uint8_t matmul_sums_over(const struct fo_program *p, const struct fo_op *
 static uint8_t sums_over_parts(const struct fo_program *p, const struct fo_op *o, int k)
 {
 	uint8_t rows, cols, has_rows, has_cols, over = 0;
+	int row, col;
 	if (fo_op_family(o->kind) == FO_OPS_MATMUL)
 		return matmul_sums_over(p, o);
 	fo_operand_divided(p, &o->arg[k], &has_rows, &has_cols);
+	fo_op_dims(o, k, &row, &col);
+	const bool any = row == FO_DIM_ANY && col == FO_DIM_ANY;
 	for (int i = 0; i < o->n; i++) {
 		if (!fo_access_reads(o->arg[i].access) ||
 		    (tensor_of(o, k) >= 0 && tensor_of(o, i) >= 0 && tensor_of(o, i) != tensor_of(o, k)))
 			continue;
 		fo_operand_divided(p, &o->arg[i], &rows, &cols);
-		over |= across((rows & (uint8_t)~has_rows) | (cols & (uint8_t)~has_cols));
+		fo_op_dims(o, i, &row, &col);
+		/* A transpose has the same letter the other way round; one without letters, either way. */
+		const uint8_t also = any ? has_rows | has_cols : 0;
+		over |= across((rows & (uint8_t) ~(has_rows | also | divided_along(p, o, k, row))) |
+			       (cols & (uint8_t) ~(has_cols | also | divided_along(p, o, k, col))));
 	}
 	return over;
 }
@@ -444,14 +477,25 @@ static bool is_of_block(const struct fo_op *o, int i)
 	return is_backward(o) && i >= FO_ATTENTION_BLOCK_BWD_DK;
 }
 
-/* Tokens that an operation reads are of one rank, *far places away, but for the keys of attention over a block. */
+static bool is_attention(const struct fo_op *o)
+{
+	const enum fo_op_family f = fo_op_family(o->kind);
+	return f == FO_OPS_ATTENTION || f == FO_OPS_ATTENTION_BWD || f == FO_OPS_EAGER || f == FO_OPS_EAGER_BWD;
+}
+
+/* Tokens that an operation reads lie alike, *far places away, but for the keys of attention over a block. *far becomes
+ * where those lie that it makes. */
 static fo_status check_far(const struct flow *f, const struct fo_op *o, int32_t *far)
 {
-	bool any = is_over_block(o);
-	*far = 0;
-	if (f->cp > 1 && (fo_op_family(o->kind) == FO_OPS_ATTENTION || is_backward(o)) && !is_over_block(o))
+	const enum fo_heads heads = fo_op_info(o->kind)->heads;
+	const bool attends = is_attention(o) && !is_over_block(o);
+	bool any = is_attention(o) || heads != FO_HEADS_NONE;
+	*far = attends ? ALL_TOKENS : heads == FO_HEADS_TOGETHER ? BY_RANK : 0;
+	if (f->cp < 2)
+		return FO_OK;
+	if (attends && f->p->run.pass.cp != FO_CP_HEADS)
 		return wrong(f, &o->arg[FO_ATTENTION_K], "keys of other ranks of the cp group are left out", 0);
-	for (int i = 0; f->cp > 1 && i < o->n; i++) {
+	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
 		bool alike;
 		if (!fo_access_reads(a->access) || !of_tokens(f->p, a))
@@ -460,13 +504,27 @@ static fo_status check_far(const struct flow *f, const struct fo_op *o, int32_t 
 		int32_t want = any ? *far : is;
 		if (is_over_block(o))
 			want = is_of_block(o, i) ? o->attr.peer : 0;
-		if (is < 0 || is != want)
+		if (attends && is != want)
+			return wrong(f, a, "attention has not all tokens of its cp group there", 0);
+		if (is == UNLIKE || is != want)
 			return wrong(f, a, "it has tokens of another rank of the cp group than is meant", 0);
 		if (!is_over_block(o))
 			*far = is;
 		any = true;
 	}
+	if (heads != FO_HEADS_NONE)
+		*far = heads == FO_HEADS_APART ? BY_RANK : 0;
 	return FO_OK;
+}
+
+/* Where the tokens of an operand lie that is made. The loop brings documents of all tokens, where attention has them. */
+static int32_t far_of(const struct flow *f, const struct fo_op *o, int i, int32_t far)
+{
+	if (is_over_block(o) && is_of_block(o, i))
+		return o->attr.peer;
+	if (fo_op_info(o->kind)->cls == FO_CLASS_HOST && o->arg[i].nr > f->p->tokens)
+		return ALL_TOKENS;
+	return far;
 }
 
 /* Attention over a block comes equally often for each rank of the group. */
@@ -548,6 +606,11 @@ static struct state made(const struct flow *f, const struct inputs *in, const st
 	struct state is = { .pending = in->pending | (in->tokens ? f->all : 0), .max = type == FO_TYPE_MAX };
 	if (type == FO_TYPE_STEP)
 		return (struct state){ 0 };
+	if (f->p->buf[a->buf].home == FO_HOME_GRAD && f->p->buf[a->buf].stage == FO_STAGE_ENDS)
+		is.pending |= coordinates(f->p, FO_GROUP_ENDS);
+	if (fo_op_family(o->kind) == FO_OPS_CLIP &&
+	    f->p->buf[o->arg[fo_op_operand_of(o->kind, 0, FO_SUMSQ_G)].buf].home == FO_HOME_GRAD)
+		is.pending |= coordinates(f->p, FO_GROUP_PP);
 	if (f->tp)
 		is.pending |= sums_over_parts(f->p, o, operand);
 	if (of_tokens(f->p, a)) {
@@ -581,7 +644,7 @@ static fo_status visit(struct flow *f, const struct fo_op *o)
 			continue;
 		struct state is = made(f, &in, o, i);
 		is.fresh = updates;
-		is.far = is_over_block(o) && is_of_block(o, i) ? o->attr.peer : far;
+		is.far = far_of(f, o, i, far);
 		FO_TRY(add_or_write(f, a, is));
 	}
 	return FO_OK;
@@ -598,6 +661,8 @@ static fo_status check_weights(const struct flow *f)
 		bool layers = b->axes & FO_PER_LAYER;
 		for (int l = layers ? p->layer_begin : 0; l < (layers ? p->layer_end : 1) && is_weight(p, i); l++) {
 			int64_t fresh = 0;
+			if (!fo_program_has(p, b, l))
+				continue;
 			for (int x = f->head[f->base[i] + l]; x >= 0; x = f->part[x].next) {
 				const struct part *e = &f->part[x];
 				fresh += e->is.fresh ? (int64_t)(e->r1 - e->r0) * (e->c1 - e->c0) : 0;
@@ -660,7 +725,7 @@ fo_status fo_sums_verify(const struct fo_program *p, const struct fo_unrolled *u
 			  .tp = fo_mesh_tp(&p->run.mesh) > 1,
 			  .cp = fo_mesh_cp(&p->run.mesh) };
 	int instances = 0;
-	if (!f.all && !f.tp)
+	if (!f.all && !f.tp && !p->staged)
 		return FO_OK;
 	f.base = fo_xmalloc((size_t)(p->nbuf + 1) * sizeof *f.base);
 	for (int i = 0; i < p->nbuf; i++) {
@@ -744,10 +809,23 @@ static bool owned_once(const struct fo_mesh *mesh, const int32_t *owner, int n)
 				same = x == y;
 			}
 		}
-		if (same && ranks == fo_mesh_ranks(mesh))
+		if (same && ranks == fo_mesh_stage_ranks(mesh))
 			return true;
 	}
 	return false;
+}
+
+/* Every stage that has an element updates it once in each such set of its ranks. Owners come in the order of ranks. */
+static bool owned_once_by_stages(const struct fo_mesh *mesh, const int32_t *owner, int n)
+{
+	const int32_t ranks = fo_mesh_stage_ranks(mesh);
+	bool once = n > 0;
+	for (int i = 0, end; i < n && once; i = end) {
+		for (end = i + 1; end < n && owner[end] / ranks == owner[i] / ranks;)
+			end++;
+		once = owned_once(mesh, owner + i, end - i);
+	}
+	return once;
 }
 
 static fo_status bad_cell(const struct fo_param *pr, int layer, int64_t row, int64_t col, const int32_t *owner, int n)
@@ -763,6 +841,8 @@ static fo_status bad_cell(const struct fo_param *pr, int layer, int64_t row, int
 	fo_str_fini(&by);
 	return st;
 }
+
+static int by_rank(const void *x, const void *y) { return fo_order(*(const int32_t *)x, *(const int32_t *)y); }
 
 /* One parameter of one layer: u[0, n). Rows and columns where a rectangle begins or ends cut it into cells, which have
  * the same owners all over. */
@@ -792,7 +872,10 @@ static fo_status check_cells(const struct fo_roles *r, const struct fo_role_upda
 					twice |= owner[k] == u[i].rank;
 				owner[owners++] = u[i].rank;
 			}
-			if (col[x] < col[x + 1] && (twice || !owned_once(&p->run.mesh, owner, owners)))
+			if (col[x] >= col[x + 1])
+				continue;
+			qsort(owner, (size_t)owners, sizeof *owner, by_rank);
+			if (twice || !owned_once_by_stages(&p->run.mesh, owner, owners))
 				st = bad_cell(pr, u->layer, row[y], col[x], owner, owners);
 		}
 	free(row);
@@ -801,13 +884,14 @@ static fo_status check_cells(const struct fo_roles *r, const struct fo_role_upda
 	return st;
 }
 
-/* The common case without cells: every rank updates all of it in one piece. */
+/* The common case without cells: every rank of one stage updates all of it in one piece. */
 static bool all_by_all(const struct fo_roles *r, const struct fo_role_update *u, int64_t n)
 {
 	const struct fo_param *pr = &r->of->p->param[u->param];
-	bool whole = n == r->ranks;
+	const int64_t ranks = fo_mesh_stage_ranks(&r->of->p->run.mesh), first = u->rank / ranks * ranks;
+	bool whole = n == ranks;
 	for (int64_t i = 0; i < n && whole; i++)
-		whole = u[i].rank == i && !u[i].r0 && !u[i].c0 && u[i].r1 == pr->rows && u[i].c1 == pr->cols;
+		whole = u[i].rank == first + i && !u[i].r0 && !u[i].c0 && u[i].r1 == pr->rows && u[i].c1 == pr->cols;
 	return whole;
 }
 

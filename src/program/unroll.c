@@ -262,6 +262,8 @@ static fo_status visit_all(struct walk *w)
 		bool other = first->phase == FO_RECOMPUTE &&
 			     (fo_op_fp8_step(first->kind) >= 0 ||
 			      (fo_op_family(first->kind) == FO_OPS_CAST && first->n > FO_FP8_CAST_Y + 1));
+		/* Ports hand each stage of a pipeline all of a batch. */
+		other |= p->staged && fo_op_info(first->kind)->cls == FO_CLASS_HOST;
 		if (!l->persists && !l->reads && !l->again && !other)
 			u->dead_stores++;
 	}

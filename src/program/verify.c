@@ -88,13 +88,16 @@ static fo_status check_owners(const struct fo_program *p)
 		const struct fo_param *pr = &p->param[q];
 		if (pr->r0 + (int64_t)pr->nr > fo_buffer_whole(&p->buf[pr->weight]))
 			st = fo_fail(FO_EBUG, "parameter '%s' has more rows than its buffer", pr->name);
-		int64_t from, own = fo_param_rows(pr, &p->buf[pr->m >= 0 ? pr->m : pr->weight], &from) * pr->nc;
-		for (int l = 0; l < (pr->per_layer ? layers : 1) && st == FO_OK; l++)
+		const struct fo_buffer *b = &p->buf[pr->m >= 0 ? pr->m : pr->weight];
+		int64_t from, rows = fo_param_rows(pr, b, &from);
+		for (int l = 0; l < (pr->per_layer ? layers : 1) && st == FO_OK; l++) {
+			const int64_t own = fo_program_has(p, b, l) ? rows * pr->nc : 0;
 			if (area[q * layers + l] != own)
 				st = fo_fail(FO_EBUG,
 					     "parameter '%s' of layer %d: the optimizer updates %lld of the %lld "
 					     "elements that are this rank's",
 					     pr->name, l, (long long)area[q * layers + l], (long long)own);
+		}
 	}
 	free(area);
 	return st;
@@ -151,6 +154,17 @@ static double share_of_words(const struct fo_program *p)
 	return 1.0 / fo_mesh_tp(&p->run.mesh);
 }
 
+/* FLOP per token, by rule mfu, of what this stage of a pipeline has of the model: its layers; the last one the head and
+ * the norm in front of it, 6 FLOP per weight. */
+static double stage_flop(const struct fo_program *p, const struct fo_flop *f)
+{
+	const double head = 3 * f->component[FO_COMP_HEAD].forward + 6.0 * (double)p->model.hidden,
+		     layers = (f->mfu - head) * (double)fo_program_layers(p) / (double)p->model.layers;
+	if (!p->staged)
+		return f->mfu;
+	return layers + (fo_program_has_head(p) ? head : 0);
+}
+
 static fo_status check(const struct fo_program *p)
 {
 	bool train = p->run.mode == FO_MODE_TRAIN, decode = p->run.mode == FO_MODE_DECODE;
@@ -168,12 +182,13 @@ static fo_status check(const struct fo_program *p)
 		FO_TRY(check_disjoint(p));
 	struct fo_flop f = fo_model_flop_per_token(&p->model, decode ? p->run.context : p->run.seq);
 	/* Forward alone is one third of every rule: one matmul of three, and 4 of 12 L H Q S. */
-	double want = f.mfu * (double)p->tokens * (double)p->run.micro_batches / (train ? 1 : 3);
+	double want = stage_flop(p, &f) * (double)p->tokens * (double)p->run.micro_batches / (train ? 1 : 3);
 	if (decode) /* the head (and the norm before it, 2 FLOP per weight) sees only the last token */
 		want -= (double)(p->tokens - 1) * (f.component[FO_COMP_HEAD].forward + 2.0 * (double)p->model.hidden);
 	if (p->run.pass.tp) { /* the ranks of a tp group have the same rows */
-		double head = f.component[FO_COMP_HEAD].forward * (double)p->tokens * (double)p->run.micro_batches *
-			      (train ? 3 : 1);
+		double head = fo_program_has_head(p) ? f.component[FO_COMP_HEAD].forward * (double)p->tokens *
+							       (double)p->run.micro_batches * (train ? 3 : 1)
+						     : 0;
 		want = (want - head) / fo_mesh_tp(&p->run.mesh) + head * share_of_words(p);
 	}
 	double have = fo_program_cost(p, -1).model;

@@ -3,9 +3,8 @@
 
 #include "base/count.h"
 
-/* Long enough for the rhythm of control groups (a tenth of a second) and of time slices to even out, and short enough
- * that the recent marks tell of the last minute. */
-#define APART_NS ((int64_t)500000000)
+/* Short enough that the recent marks tell of the last minute. */
+#define APART_NS ((int64_t)(FO_SLOW_RANK_WINDOW_S * 1e9))
 
 #define PUT(to, v) atomic_store_explicit(to, v, memory_order_relaxed)
 #define GET(from) atomic_load_explicit(from, memory_order_relaxed)

@@ -3,6 +3,7 @@
 #define FO_RECORD_RANK_STATE_INT_H
 
 #include "record/rank_state.h"
+#include "timeline/slow.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -241,6 +241,12 @@ double fo_record_mean_flop(const struct fo_record *r, enum fo_step_field f);
 
 /* Name of the model: the program's ("custom" where options changed it), else that of option model.name; "": unknown. */
 const char *fo_record_model(const struct fo_record *r);
+/* Threads that compute on a host, of all its ranks: of ranks that are processes each has `threads`. -1: not known. */
+static inline int64_t fo_record_host_threads(const struct fo_record *r, int64_t threads)
+{
+	return threads > 0 && r->processes > r->hosts && r->hosts > 0 ? threads * r->processes / r->hosts : threads;
+}
+
 /* The highest load average in the log; NaN: it has none. fo_state_others_ran interprets it. */
 double fo_record_load(const struct fo_record *r);
 /* NULL: no such option in run.json. */

@@ -223,7 +223,7 @@ static void found(struct fo_doc *doc, const struct fo_diagnosis *d)
 static void answer(struct fo_doc *doc, const struct fo_diagnosis *d)
 {
 	char load[96];
-	const char *busy = fo_state_others_text(d->own.load, d->own.processors, load);
+	const char *busy = fo_state_others_text(d->own.load, d->own.processors, d->own.threads, load);
 	if (busy) /* before a bottleneck that it may have made */
 		fo_doc_verdict(doc, FO_DOC_PLAIN, "Machine", "%s; figures may be of the busy machine", busy);
 	fo_doc_only(doc, FO_DOC_PAGE);

@@ -218,7 +218,8 @@ static void ledger_table(struct fo_doc *doc, const struct fo_trace *t, const str
 		   fo_doc_ms(doc, l->span_ns), fo_doc_count(doc, l->ops), "");
 }
 
-/* Does the trace say of any group of ranks what it is for? Most do not, and looking at all operations again takes time. */
+/* Does the trace say of any group of ranks what it is for? Most do not, and to look at all operations again takes
+ * time. */
 static bool tells_purposes(const struct fo_trace *t)
 {
 	bool any = false;

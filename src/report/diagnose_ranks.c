@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "draw/doc.h"
 #include "report/ledger_parts.h"
+#include "report/slots.h"
 
 #include <math.h>
 #include <string.h>
@@ -192,6 +193,28 @@ static void pipeline(struct fo_doc *doc, const struct fo_diagnosis *d)
 			      share(doc, p->ideal / (1 + p->ideal)));
 }
 
+/* A step of our own engine's pipeline, slot by slot. */
+static void own_pipeline(struct fo_doc *doc, const struct fo_diagnosis *d)
+{
+	struct fo_draw_slots c;
+	struct fo_program p;
+	int32_t step;
+	if (d->ranks < 2 || d->rank[0].trace->format != FO_TRACE_OWN)
+		return;
+	const char **path = fo_doc_alloc(doc, (size_t)d->ranks * sizeof *path);
+	for (int i = 0; i < d->ranks; i++)
+		path[i] = d->rank[i].trace->path;
+	if (!fo_slots_of_files(doc, &c, path, d->ranks, &p, &step))
+		return;
+	const struct fo_pp_shape shape = fo_lowering_pipeline(&p.run);
+	fo_program_fini(&p);
+	c.title = fo_doc_printf(doc, "Pipeline, schedule %s: step %d by stage", fo_pp_title[shape.kind], step + 1);
+	c.desc = "Each row is the first rank of a stage; gaps are idle or communication";
+	fo_doc_para(doc, "Pipeline, schedule %s: %d stages, %d micro-batches; step %d, the first rank of each stage",
+		    fo_pp_title[shape.kind], shape.stages, shape.micro_batches, step + 1);
+	fo_doc_slots(doc, &c);
+}
+
 void fo_ranks_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 {
 	if (d->ranks < 2 && d->waits < 2 && d->pipeline.stages <= 0)
@@ -203,51 +226,20 @@ void fo_ranks_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 	if (d->wait && d->waits > 1)
 		waits(doc, d);
 	pipeline(doc, d);
+	own_pipeline(doc, d);
 }
 
 /* ---- logs of schedules ---- */
 
-static enum fo_ledger_part part_of(int kind)
+/* Draws the last step: a row for each stage of the first replica. */
+static void step_slots(struct fo_doc *doc, const struct fo_schedule_log *s)
 {
-	switch (kind) {
-	case FO_SCHED_FORWARD: return FO_LEDGER_GEMM;
-	case FO_SCHED_BACKWARD: return FO_LEDGER_ATTENTION;
-	case FO_SCHED_WEIGHT: return FO_LEDGER_CONV;
-	case FO_SCHED_OPTIMIZER: return FO_LEDGER_OPTIMIZER;
-	case FO_SCHED_PAUSE: return FO_LEDGER_IDLE_HOST;
-	default: return FO_LEDGER_TRANSFER;
-	}
-}
-
-/* Draws the last step: a lane for each stage of the first replica. */
-static void step_lanes(struct fo_doc *doc, const struct fo_schedule_log *s)
-{
-	const struct fo_schedule_step *step = &s->step[s->steps - 1];
-	size_t lanes = (size_t)fo_min(s->stages, FO_DRAW_LANES);
-	struct fo_draw_lanes c = { .title = "The last recorded step by stage: what is white is empty", .lanes = lanes };
-	struct fo_draw_lane *lane = fo_doc_alloc(doc, lanes * sizeof *lane);
-	for (size_t i = 0; i < lanes; i++) {
-		struct fo_draw_span *span = fo_doc_alloc(doc, (size_t)(step->ops + 1) * sizeof *span);
-		lane[i] = (struct fo_draw_lane){ fo_doc_printf(doc, "stage %zu", i), span, 0 };
-		for (const struct fo_schedule_op *o = s->op + step->first; o < s->op + step->first + step->ops; o++) {
-			/* Sends and receives lie beside passes and would hide where these leave the stage empty. */
-			if (o->replica || o->stage != (int)i || o->end_ns <= o->begin_ns ||
-			    (o->kind >= FO_SCHED_FORWARD_SEND && o->kind <= FO_SCHED_BACKWARD_RECV))
-				continue;
-			int tone = fo_ledger_part_tone[part_of(o->kind)];
-			const char *name = fo_schedule_kind_name[o->kind];
-			if (o->kind <= FO_SCHED_WEIGHT)
-				name = fo_doc_printf(doc, "%c%d", "FBW"[o->kind], o -> microbatch);
-			span[lane[i].spans++] = (struct fo_draw_span){ (double)o->begin_ns * 1e-9,
-								       (double)o->end_ns * 1e-9, tone, name };
-			c.to = fmax(c.to, (double)o->end_ns * 1e-9);
-			c.tone_name[tone] = part_of(o->kind) == FO_LEDGER_TRANSFER ? "collectives"
-										   : fo_schedule_kind_name[o->kind];
-		}
-	}
-	c.lane = lane;
-	c.desc = "Each lane is a stage of the first replica; F3: microbatch 3 forward, B: backward, W: its weights";
-	fo_doc_lanes(doc, &c);
+	struct fo_draw_slots c;
+	if (!fo_slots_of_log(doc, &c, s, s->steps - 1, 0))
+		return;
+	c.title = "The last recorded step by stage: gaps are empty";
+	c.desc = "Each row is a stage of the first replica; F3: microbatch 3 forward";
+	fo_doc_slots(doc, &c);
 }
 
 static void stages(struct fo_doc *doc, const struct fo_schedule_diagnosis *d)
@@ -272,8 +264,8 @@ static void stages(struct fo_doc *doc, const struct fo_schedule_diagnosis *d)
 		    s->chunks * s->microbatches, share(doc, d->ideal_of_step));
 	fo_doc_only(doc, FO_DOC_PAGE);
 	bubble_bars(doc, s->stages, d->bubble, NULL);
-	step_lanes(doc, s);
 	fo_doc_only(doc, FO_DOC_BOTH);
+	step_slots(doc, s);
 }
 
 static void what_if(struct fo_doc *doc, const struct fo_schedule_diagnosis *d)

@@ -151,11 +151,10 @@ static void say_slow(const struct fo_report *o, struct fo_doc *d)
 	if (o->r->ranks < 2)
 		return;
 	if (!o->slow.known)
-		fo_doc_verdict(
-			d, FO_DOC_PLAIN, "straggler",
-			"not known from this: the ranks left marks of %d stretches of steps in common, and %d are "
-			"needed",
-			o->slow.windows, o->slow.needed);
+		fo_doc_verdict(d, FO_DOC_PLAIN, "straggler",
+			       "not known from this: the ranks left marks of %d stretches of steps in common, of "
+			       "at least %g s, and %d are needed",
+			       o->slow.windows, FO_SLOW_RANK_WINDOW_S, o->slow.needed);
 	else if (o->slow.rank >= 0)
 		fo_doc_verdict(d, FO_DOC_BAD, "straggler", "%s", fo_report_slow_text(d, &o->slow, o->slow_host));
 }
@@ -327,6 +326,7 @@ void fo_report_draw_ranks(const struct fo_report *o, struct fo_doc *d, bool page
 		group_table(k, d, page);
 	} else
 		fo_doc_para(d, "Their programs have no collectives.");
+	fo_report_draw_pipeline(o, d);
 }
 
 /* ---- JSON ---- */

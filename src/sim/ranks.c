@@ -1,7 +1,9 @@
 #include "sim/ranks.h"
 
+#include "base/count.h"
 #include "base/mem.h"
 #include "pass/pass.h"
+#include "sim/walk.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,63 +11,31 @@
 
 /* ---- roles ---- */
 
-/* The program's hash without the rank's number. */
-static uint64_t role_hash(const struct fo_program *p)
-{
-	struct fo_program q = *p;
-	q.rank = q.run.mesh.rank = 0;
-	return fo_program_hash(&q);
-}
+static bool is_comm(const struct fo_op *o) { return fo_op_info(o->kind)->cls == FO_CLASS_COMM; }
 
-static fo_status add_rank(struct fo_sim_ranks *x, const struct fo_program *first, int rank, uint64_t *hash, size_t *cap)
+static fo_status build_role(struct fo_sim_role *role, const struct fo_program *first, int32_t rank)
 {
 	struct fo_lowering low = first->run;
-	struct fo_program p;
 	low.mesh.rank = rank;
-	FO_TRY(fo_pass_build(&p, &first->model, &low));
-	uint64_t h = role_hash(&p);
-	for (int k = 0; k < x->roles; k++)
-		if (hash[k] == h) {
-			x->role_of[rank] = k;
-			fo_program_fini(&p);
-			return FO_OK;
-		}
-	fo_array_room(&x->role, cap, (size_t)x->roles, sizeof *x->role);
-	struct fo_sim_role *role = &x->role[x->roles];
-	*role = (struct fo_sim_role){ .p = p };
-	hash[x->roles] = h;
-	x->role_of[rank] = x->roles++;
+	FO_TRY(fo_pass_build(&role->p, &first->model, &low));
 	FO_TRY(fo_unroll(&role->p, &role->u));
 	fo_plan(&role->p, &role->u);
 	fo_prune_waits(&role->p, &role->u);
 	return FO_OK;
 }
 
-static bool is_comm(const struct fo_op *o) { return fo_op_info(o->kind)->cls == FO_CLASS_COMM; }
-
-/* Send and receive name one rank, so even programs of one role do not do the same. */
-static bool whole_groups(const struct fo_program *p)
-{
-	for (int b = 0; b < p->nblock; b++)
-		for (int i = 0; i < p->block[b].n; i++) {
-			enum fo_wire wire = fo_op_info(p->block[b].op[i].kind)->wire;
-			if (wire == FO_WIRE_SEND || wire == FO_WIRE_RECEIVE)
-				return false;
-		}
-	return true;
-}
-
 fo_status fo_sim_ranks_init(struct fo_sim_ranks *x, const struct fo_program *first)
 {
+	int32_t *first_of = NULL;
+	int roles;
 	*x = (struct fo_sim_ranks){ .ranks = first->ranks };
-	size_t cap = 0, n = (size_t)first->ranks;
-	uint64_t *hash = fo_xmalloc(n * sizeof *hash);
-	x->role_of = fo_xmalloc(n * sizeof *x->role_of);
-	fo_status st = FO_OK;
-	for (int r = 0; r < first->ranks && st == FO_OK; r++)
-		st = add_rank(x, first, r, hash, &cap);
-	free(hash);
-	x->alike = st == FO_OK && x->roles == 1 && whole_groups(&x->role->p);
+	fo_status st = fo_sim_roles(first, &x->role_of, &first_of, &roles);
+	x->role = fo_xmalloc((size_t)(roles + 1) * sizeof *x->role);
+	while (st == FO_OK && x->roles < roles) {
+		st = build_role(&x->role[x->roles], first, first_of[x->roles]);
+		x->roles++;
+	}
+	free(first_of);
 	return st;
 }
 
@@ -110,19 +80,11 @@ static void time_calls(struct fo_sim_role *role, const struct fo_link_rates *l)
 	free(of);
 }
 
-static void time_role(struct fo_sim_role *role, const struct fo_rates *r, const struct fo_link_rates *l,
-		      const struct fo_crowd *crowd, double pairs)
+static void time_role(struct fo_sim_role *role, const struct fo_rates *r, const struct fo_link_rates *l, double pairs)
 {
 	struct fo_sim *s = &role->times;
 	fo_sim_init(s, &role->u, r->overhead_s);
 	fo_sim_time(s, &role->p, &role->u, r, pairs);
-	for (int i = 0; i < role->u.n; i++) {
-		enum fo_class c = fo_op_info(fo_instance_op(&role->p, &role->u, i)->kind)->cls;
-		if (c == FO_CLASS_TENSOR)
-			s->seconds[i] *= crowd->tensor;
-		else if (c == FO_CLASS_MEMORY)
-			s->seconds[i] *= crowd->memory;
-	}
 	time_calls(role, l);
 }
 
@@ -136,18 +98,42 @@ static const double calling[3][FO_SURE_COUNT] = { { 0.75, 0.5, 0.5, 1 }, { 1, 1,
 #define CROWD_KNOWN 1.1
 #define CROWD_UNKNOWN 1.5
 
-static double crowded(const struct fo_sim_ranks *x, double measured, double turns, int end)
+/* How k ranks that compute at once slow each other, for each k, at one end of the interval. */
+struct crowd_table {
+	double *slow[FO_CROWD_KINDS];
+	bool any; /* some do */
+};
+
+static void fill_crowd(struct crowd_table *t, const struct fo_sim_ranks *x, const struct fo_rates *r, int cores,
+		       int end)
 {
-	if (end == LOW)
-		return turns / measured;
-	if (end == MID || x->ranks == 1)
-		return 1;
-	return x->crowd.known ? CROWD_KNOWN : CROWD_UNKNOWN;
+	const int ranks = x->ranks;
+	const double more = x->crowd.known ? CROWD_KNOWN : CROWD_UNKNOWN;
+	*t = (struct crowd_table){ 0 };
+	for (int k = 0; k < FO_CROWD_KINDS; k++)
+		t->slow[k] = fo_xmalloc((size_t)ranks * sizeof **t->slow);
+	for (int k = 1; k <= ranks; k++) {
+		const int all = k * r->threads;
+		const double part = (double)(k - 1) / (double)fo_max(ranks - 1, 1);
+		double turns = 1;
+		if (k > 1 && cores > 0 && all > cores)
+			turns = (double)all / cores;
+		struct fo_crowd c = fo_rates_crowd(r, k, cores);
+		if (k < ranks && !c.known) { /* between one, who is alone, and all */
+			c.tensor = fmax(turns, 1 + part * (x->crowd.tensor - 1));
+			c.memory = fmax(turns, 1 + part * (x->crowd.memory - 1));
+		}
+		const double slow[FO_CROWD_KINDS] = { [FO_CROWD_TENSOR] = c.tensor, [FO_CROWD_MEMORY] = c.memory };
+		for (int i = 0; i < FO_CROWD_KINDS; i++) {
+			double v = end == LOW ? turns : slow[i];
+			t->slow[i][k - 1] = end == HIGH && k > 1 ? v * more : v;
+			t->any |= t->slow[i][k - 1] > 1;
+		}
+	}
 }
 
-/* A rank's times at one end of the interval. */
-static void take_times(const struct fo_sim_ranks *x, struct fo_sim *s, const struct fo_sim_role *role, double turns,
-		       int end)
+/* A role's times at one end of the interval. */
+static void take_times(struct fo_sim *s, const struct fo_sim_role *role, int end)
 {
 	const struct fo_sim *t = &role->times;
 	fo_sim_init(s, &role->u, t->overhead_s);
@@ -157,10 +143,6 @@ static void take_times(const struct fo_sim_ranks *x, struct fo_sim *s, const str
 	for (int i = 0; i < t->n; i++) {
 		enum fo_class c = fo_op_info(fo_instance_op(&role->p, &role->u, i)->kind)->cls;
 		double factor = c == FO_CLASS_COMM ? calling[end][t->sure[i]] : computing[end][t->sure[i]];
-		if (c == FO_CLASS_TENSOR)
-			factor *= crowded(x, x->crowd.tensor, turns, end);
-		else if (c == FO_CLASS_MEMORY)
-			factor *= crowded(x, x->crowd.memory, turns, end);
 		s->seconds[i] = factor * t->seconds[i];
 		/* Links that are not emulated are the ranks themselves. */
 		if (c == FO_CLASS_COMM && t->hold_s[i] == t->seconds[i])
@@ -174,20 +156,13 @@ static double *end_of(struct fo_interval *x, int end)
 	return at[end];
 }
 
-static fo_status walk(struct fo_sim_ranks *x, double turns, int end, struct fo_sim *s, int walked)
+/* The rank that shows most communication stands for all of them. */
+static void take_end(struct fo_sim_ranks *x, int end, const struct fo_sim *of_class, int classes)
 {
-	struct fo_sim_rank *rank = fo_xmalloc((size_t)x->ranks * sizeof *rank);
-	for (int r = 0; r < walked; r++) {
-		const struct fo_sim_role *role = &x->role[x->role_of[r]];
-		take_times(x, &s[r], role, turns, end);
-		rank[r] = (struct fo_sim_rank){ &role->p, &role->u, &s[r] };
-	}
-	fo_status st = fo_sim_walk_ranks(rank, x->ranks, x->alike);
-	free(rank);
-	const struct fo_sim *most = s;
-	for (int r = 0; r < walked; r++) {
-		*end_of(&x->step_s, end) = fmax(*end_of(&x->step_s, end), s[r].step_s);
-		most = s[r].exposed_s > most->exposed_s ? &s[r] : most;
+	const struct fo_sim *most = of_class;
+	for (int k = 0; k < classes; k++) {
+		*end_of(&x->step_s, end) = fmax(*end_of(&x->step_s, end), of_class[k].step_s);
+		most = of_class[k].exposed_s > most->exposed_s ? &of_class[k] : most;
 	}
 	*end_of(&x->exposed_s, end) = most->exposed_s;
 	*end_of(&x->late_s, end) = most->exposed_late_s;
@@ -196,6 +171,80 @@ static fo_status walk(struct fo_sim_ranks *x, double turns, int end, struct fo_s
 		*end_of(&x->lane_exposed_s[l], end) = most->lane_exposed_s[l];
 		*end_of(&x->lane_hidden_s[l], end) = most->lane_hidden_s[l];
 	}
+}
+
+/* *classes of them in *of_class, each to be ended with fo_sim_fini. */
+static void take_classes(const struct fo_sim_ranks *x, const struct fo_fleet_run *run, int end,
+			 struct fo_sim **of_class)
+{
+	*of_class = fo_xmalloc((size_t)run->classes * sizeof **of_class);
+	for (int k = 0; k < run->classes; k++) {
+		const struct fo_sim_role *role = &x->role[run->class[k].role];
+		struct fo_sim *s = &(*of_class)[k];
+		const struct fo_sim_rank r = { &role->p, &role->u, s, NULL };
+		take_times(s, role, end);
+		fo_sim_take(s, &r, run, k);
+	}
+}
+
+static void keep_classes(struct fo_sim_ranks *x, const struct fo_fleet_run *run, struct fo_sim *of_class)
+{
+	x->rank = of_class;
+	x->classes = run->classes;
+	x->alike = run->classes == 1;
+	x->class_of = fo_xmalloc((size_t)x->ranks * sizeof *x->class_of);
+	x->class_role = fo_xmalloc((size_t)run->classes * sizeof *x->class_role);
+	memcpy(x->class_of, run->class_of, (size_t)x->ranks * sizeof *x->class_of);
+	for (int k = 0; k < run->classes; k++)
+		x->class_role[k] = run->class[k].role;
+}
+
+static fo_status walk(struct fo_sim_ranks *x, const struct fo_rates *r, int cores, int end)
+{
+	struct fo_sim_rank *role = fo_xmalloc((size_t)x->roles * sizeof *role);
+	struct fo_sim *times = fo_xmalloc((size_t)x->roles * sizeof *times), *of_class;
+	struct crowd_table crowd;
+	struct fo_fleet *f = fo_xmalloc(sizeof *f);
+	struct fo_fleet_run *run = fo_xmalloc(sizeof *run);
+	fill_crowd(&crowd, x, r, cores, end);
+	for (int k = 0; k < x->roles; k++) {
+		take_times(&times[k], &x->role[k], end);
+		role[k] = (struct fo_sim_rank){ &x->role[k].p, &x->role[k].u, &times[k], NULL };
+	}
+	struct fo_sim_job job = {
+		.role = role, .roles = x->roles, .role_of = x->role_of, .meets = true, .serial = true
+	};
+	if (crowd.any)
+		job.crowd = (struct fo_fleet_crowd){ x->ranks, x->ranks, { crowd.slow[0], crowd.slow[1] } };
+	fo_sim_fleet(f, &job);
+	fo_status st = fo_fleet_simulate(run, f);
+	if (st == FO_OK) {
+		take_classes(x, run, end, &of_class);
+		take_end(x, end, of_class, run->classes);
+	}
+	if (st == FO_OK && end == MID) {
+		keep_classes(x, run, of_class);
+		fo_fleet_path_of(&x->path, run);
+		x->fleet = f;
+		x->run = run;
+		f->ctx = NULL; /* what these look at ends here */
+		f->tell = NULL;
+	} else {
+		for (int k = 0; st == FO_OK && k < run->classes; k++)
+			fo_sim_fini(&of_class[k]);
+		if (st == FO_OK)
+			free(of_class);
+		fo_fleet_run_fini(run);
+		fo_fleet_fini(f);
+		free(run);
+		free(f);
+	}
+	for (int k = 0; k < x->roles; k++)
+		fo_sim_fini(&times[k]);
+	for (int i = 0; i < FO_CROWD_KINDS; i++)
+		free(crowd.slow[i]);
+	free(times);
+	free(role);
 	return st;
 }
 
@@ -210,24 +259,16 @@ static void sort(struct fo_interval *x)
 fo_status fo_sim_ranks_step(struct fo_sim_ranks *x, const struct fo_rates *r, const struct fo_link_rates *l, int cores,
 			    double pairs)
 {
-	int walked = x->alike ? 1 : x->ranks, all = x->ranks * r->threads;
-	double turns = x->ranks > 1 && cores > 0 && all > cores ? (double)all / cores : 1;
 	x->crowd = fo_rates_crowd(r, x->ranks, cores);
 	for (int k = 0; k < x->roles; k++)
-		time_role(&x->role[k], r, l, &x->crowd, pairs);
+		time_role(&x->role[k], r, l, pairs);
 	const struct fo_sim_role *first = x->role;
 	for (int i = 0; i < first->u.n; i++)
 		if (is_comm(fo_instance_op(&first->p, &first->u, i)))
 			x->sure_s[first->times.sure[i]] += fmax(first->times.seconds[i], first->times.hold_s[i]);
-	struct fo_sim *end = fo_xmalloc((size_t)walked * sizeof *end);
-	x->rank = fo_xmalloc((size_t)walked * sizeof *x->rank);
-	fo_status st = walk(x, turns, MID, x->rank, walked);
-	for (int k = LOW; k <= HIGH && st == FO_OK; k += HIGH - LOW) {
-		st = walk(x, turns, k, end, walked);
-		for (int i = 0; i < walked; i++)
-			fo_sim_fini(&end[i]);
-	}
-	free(end);
+	fo_status st = FO_OK;
+	for (int end = LOW; end <= HIGH && st == FO_OK; end++)
+		st = walk(x, r, cores, end);
 	sort(&x->exposed_s);
 	sort(&x->late_s);
 	sort(&x->hidden_s);
@@ -240,16 +281,25 @@ fo_status fo_sim_ranks_step(struct fo_sim_ranks *x, const struct fo_rates *r, co
 
 void fo_sim_ranks_fini(struct fo_sim_ranks *x)
 {
-	for (int r = 0; x->rank && r < (x->alike ? 1 : x->ranks); r++)
-		fo_sim_fini(&x->rank[r]);
+	for (int k = 0; x->rank && k < x->classes; k++)
+		fo_sim_fini(&x->rank[k]);
 	for (int k = 0; k < x->roles; k++) {
 		fo_sim_fini(&x->role[k].times);
 		fo_unrolled_fini(&x->role[k].u);
 		fo_program_fini(&x->role[k].p);
 	}
+	if (x->run) {
+		fo_fleet_path_fini(&x->path);
+		fo_fleet_run_fini(x->run);
+		fo_fleet_fini(x->fleet);
+	}
+	free(x->run);
+	free(x->fleet);
 	free(x->rank);
 	free(x->role);
 	free(x->role_of);
+	free(x->class_of);
+	free(x->class_role);
 	*x = (struct fo_sim_ranks){ 0 };
 }
 

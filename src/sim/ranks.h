@@ -1,7 +1,7 @@
 /* A step of all ranks of a job: their programs, the walk, and how much of their communication shows.
  *
- * Ranks whose programs are equal but for their own number are one role: built once, timed once. Where there is one role
- * and each call is of a whole group, one rank is walked for all: all do the same at the same times, so that is exact.
+ * Ranks whose programs are equal in all that decides times are one role: built once, timed once. Of the ranks that do
+ * the same at the same times one is simulated (sim/fleet.h).
  *
  * A step is an interval. Middle: times as they are known. Ends: computing within 5 % where it was measured as it is,
  * 12 % interpolated, by half and twice guessed (the worst errors of docs/simulator.md); ranks' own work in calls within
@@ -11,6 +11,7 @@
 #define FO_SIM_RANKS_H
 
 #include "cost/links.h"
+#include "sim/fleet.h"
 #include "sim/sim.h"
 
 struct fo_sim_role {
@@ -20,10 +21,18 @@ struct fo_sim_role {
 };
 struct fo_sim_ranks {
 	int ranks, roles;
-	bool alike; /* one rank was walked for all */
+	bool alike; /* one rank was simulated for all */
 	struct fo_sim_role *role;
-	int *role_of;        /* per rank */
-	struct fo_sim *rank; /* the middle walk, per rank; alike: of rank 0 alone */
+	int32_t *role_of; /* per rank */
+	/* The middle walk: ranks that do the same at the same times are a class, rank 0 is of class 0. */
+	int classes;
+	int32_t *class_of;   /* per rank */
+	struct fo_sim *rank; /* per class */
+	int32_t *class_role; /* per class */
+	/* Of the same walk: what was simulated, and the operations that hold its step. */
+	struct fo_fleet *fleet;
+	struct fo_fleet_run *run;
+	struct fo_fleet_path path;
 	struct fo_crowd crowd;
 	/* Of the rank that takes longest, and of the rank that shows most communication. hidden: under way while the
 	 * rank computes. */
@@ -31,7 +40,7 @@ struct fo_sim_ranks {
 	struct fo_interval lane_exposed_s[FO_LANE_COUNT], lane_hidden_s[FO_LANE_COUNT]; /* of that rank, by lane */
 	double sure_s[FO_SURE_COUNT]; /* of communication, one rank's calls one after the other */
 };
-/* The program, unrolled and planned, of each role of the job of which `first` is rank 0's. */
+/* The program, unrolled and planned, of each role of the job of which `first` is rank 0's. FO_EBUG as fo_pass_build. */
 FO_CHECKED fo_status fo_sim_ranks_init(struct fo_sim_ranks *x, const struct fo_program *first);
 /* cores: of the machine, 0: not known. Pairs of a rank's micro-batch. */
 FO_CHECKED fo_status fo_sim_ranks_step(struct fo_sim_ranks *x, const struct fo_rates *r, const struct fo_link_rates *l,
@@ -39,5 +48,18 @@ FO_CHECKED fo_status fo_sim_ranks_step(struct fo_sim_ranks *x, const struct fo_r
 void fo_sim_ranks_fini(struct fo_sim_ranks *x);
 /* Bytes that a rank receives in a step. */
 double fo_sim_ranks_wire(const struct fo_sim_ranks *x, int rank);
+
+/* Writes the middle walk into a folder that is not there, or empty, as a run of several ranks would have left it: for
+ * each rank, of more than `most` for those that differ, its timeline and, where it is not rank 0's, its program.
+ * `flatout diagnose` reads such a folder. *written: how many ranks. */
+FO_CHECKED fo_status fo_sim_ranks_write(const struct fo_sim_ranks *x, const char *dir, int most, int *written);
+
+/* ---- which ranks have equal programs (roles.c) ---- */
+
+/* Per rank of the mesh of `first` the number of its role, in the order of their first ranks; *first_of: per role its
+ * first rank. Both are to be freed. Programs are compared in all that decides times and memory; which rows of a
+ * tensor a rank has does not. Up to 256 ranks each one's program is looked at; of more, those along each axis of the
+ * mesh and then samples, and if one of these is not what its place on the axes says, all of them. */
+FO_CHECKED fo_status fo_sim_roles(const struct fo_program *first, int32_t **role_of, int32_t **first_of, int *roles);
 
 #endif

@@ -1,143 +1,17 @@
-/* The walk: lanes of one rank or of many, in the order of time. */
-#include "sim/sim.h"
+/* Step programs as a fleet, and what the fleet's step says of a rank. */
+#include "sim/walk.h"
 
+#include "base/count.h"
 #include "base/mem.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A lane's operation. left_s: what was left of it at at_s, in seconds of a lane that has the cores alone; infinite for
- * communication of which not all ranks have come. */
-struct lane {
-	int next, runs; /* its first instance that has not begun, and the one that runs; -1: none */
-	double free_s;  /* its last one ended */
-	double at_s, left_s;
-};
-struct walk {
-	struct fo_sim *s;
-	const struct fo_program *p;
-	const struct fo_unrolled *u;
-	double idle_s; /* since when no lane computes */
-	struct lane lane[FO_LANE_COUNT];
-	int *after;          /* the next instance of the same lane; -1: none */
-	int computing, last; /* lanes that compute now; the instance that ended last */
-	int moving;          /* calls that are under way, and since when there is one */
-	double moving_s;
-	int carried;    /* of these, those to which all ranks have come */
-	double until_s; /* so far exposed communication is counted */
-	int first;      /* the lane whose operation ends first, and when; -1: none will */
-	double first_s;
-};
-/* A call that some of its ranks have come to. A lane does one after the other, so a group has at most one open on a
- * lane. */
-struct meeting {
-	int group, channel, colour, sender, receiver; /* -1, -1: all ranks of the group; else they are of the job */
-	int members, came, who, instance;             /* of the first that came */
-	double hold_s, own_s;                         /* longest of all that came */
-	int *rank;
-};
-struct job {
-	struct walk *walk;
-	int ranks;
-	bool meets, alike; /* alike: the one rank that is walked stands for all */
-	double *link_s;    /* per rank: until when its link is taken */
-	struct meeting *open;
-	size_t opens, cap;
-};
-
-static const struct fo_op *op_of(const struct walk *w, int i) { return fo_instance_op(w->p, w->u, i); }
 static bool is_comm(const struct fo_op *o) { return fo_op_info(o->kind)->cls == FO_CLASS_COMM; }
 
-/* The part of the step that idle time before or after an operation of another lane belongs to (as in
- * fo_profile_add_step). */
-static enum fo_part part_of_wait(const struct fo_op *o)
-{
-	enum fo_part part = fo_part_of_op((enum fo_op_kind)o->kind);
-	return part < FO_PART_COMMUNICATION ? FO_PART_UNATTRIBUTED : part;
-}
-
-static double share(const struct walk *w, int lane)
-{
-	return fo_lane_computes(lane) && w->computing > 1 ? w->computing : 1;
-}
-
-/* Lanes that compute share the cores: when one begins or ends, what the others have left takes another time. */
-static void change_computing(struct walk *w, int by, double now)
-{
-	for (int l = 0; l < FO_LANE_COUNT; l++) {
-		struct lane *x = &w->lane[l];
-		if (x->runs < 0 || !fo_lane_computes(l))
-			continue;
-		double left = x->left_s - (now - x->at_s) / share(w, l);
-		x->left_s = left > 0 ? left : 0;
-		x->at_s = now;
-	}
-	w->computing += by;
-}
-
-/* No lane computes from idle_s to `until`, and the one that would waits for instance `need`. */
-static void add_wait(struct walk *w, int need, double until)
-{
-	w->s->part_s[part_of_wait(op_of(w, need))] += until - w->idle_s;
-}
-
-/* Called before anything that computes or communicates begins or ends. Communication is exposed while nothing computes,
- * as in timelines (timeline/ranks.h): where one call waits and another is carried, the moment is transfer. */
-static void pass_time(struct walk *w, double now)
-{
-	if (now <= w->until_s)
-		return;
-	const double passed = w->moving ? now - w->until_s : 0, exposed = w->computing ? 0 : passed;
-	for (int l = 0; w->moving && l < FO_LANE_COUNT; l++) {
-		if (w->lane[l].runs < 0 || !is_comm(op_of(w, w->lane[l].runs)))
-			continue;
-		*(w->computing ? &w->s->lane_hidden_s[l] : &w->s->lane_exposed_s[l]) += passed;
-		break;
-	}
-	w->s->exposed_s += exposed;
-	w->s->exposed_late_s += w->carried ? 0 : exposed;
-	w->until_s = now;
-}
-
-/* ---- meetings ---- */
-
-/* This rank in the job's mesh: programs of equal ranks are one, so the program's own number may be another's. */
-static struct fo_mesh mesh_of(const struct walk *w, int rank)
-{
-	struct fo_mesh m = w->p->run.mesh;
-	m.rank = rank;
-	return m;
-}
-
-static struct meeting key_of(const struct walk *w, int rank, const struct fo_op *o)
-{
-	struct fo_mesh mesh = mesh_of(w, rank);
-	int32_t colour;
-	const enum fo_wire wire = fo_op_info(o->kind)->wire;
-	int members = fo_mesh_group(&mesh, (enum fo_group)o->group, NULL, &colour);
-	struct meeting m = { .group = o->group,
-			     .channel = fo_lane_channel(o->lane),
-			     .colour = colour,
-			     .sender = -1,
-			     .receiver = -1,
-			     .members = members };
-	if (wire != FO_WIRE_SEND && wire != FO_WIRE_RECEIVE)
-		return m;
-	int peer = fo_mesh_member(&mesh, (enum fo_group)o->group, o->attr.peer);
-	m.sender = wire == FO_WIRE_SEND ? rank : peer;
-	m.receiver = wire == FO_WIRE_SEND ? peer : rank;
-	m.members = 2;
-	return m;
-}
-
-static bool same_key(const struct meeting *a, const struct meeting *b)
-{
-	return a->group == b->group && a->channel == b->channel && a->colour == b->colour && a->sender == b->sender &&
-	       a->receiver == b->receiver;
-}
-
-static const char *where(const struct walk *w, int i) { return w->p->block[w->p->slot[w->u->slot[i]].block].name; }
+/* ---- programs as roles ---- */
 
 /* Of all tensors of a call; of parts and a whole, of the whole. */
 static int64_t elements_of(const struct fo_op *o)
@@ -151,260 +25,294 @@ static int64_t elements_of(const struct fo_op *o)
 	return fo_op_info(o->kind)->per_tensor ? sum : most;
 }
 
-/* Do two ranks call the same? Send and receive are a pair. */
-static fo_status agree(const struct job *j, const struct meeting *m, int rank, int i)
+static bool is_pair(const struct fo_op *o)
 {
-	const struct walk *a = &j->walk[m->who], *b = &j->walk[rank];
-	const struct fo_op *x = op_of(a, m->instance), *y = op_of(b, i);
-	const struct fo_op_info *f = fo_op_info(x->kind), *g = fo_op_info(y->kind);
-	bool same = (m->sender >= 0 || (f->wire == g->wire && x->attr.peer == y->attr.peer)) &&
-		    x->attr.narrow == y->attr.narrow && fo_op_tensors(x->kind, x->n) == fo_op_tensors(y->kind, y->n) &&
-		    elements_of(x) == elements_of(y) && a->p->buf[x->arg->buf].dtype == b->p->buf[y->arg->buf].dtype;
-	if (same)
-		return FO_OK;
-	return fo_fail(FO_EBUG,
-		       "rank %d calls %s of %lld %s in %s where rank %d calls %s of %lld %s in %s: the step cannot run",
-		       rank, g->name, (long long)elements_of(y), fo_dtype_name[b->p->buf[y->arg->buf].dtype],
-		       where(b, i), m->who, f->name, (long long)elements_of(x),
-		       fo_dtype_name[a->p->buf[x->arg->buf].dtype], where(a, m->instance));
+	enum fo_wire wire = fo_op_info(o->kind)->wire;
+	return wire == FO_WIRE_SEND || wire == FO_WIRE_RECEIVE;
 }
 
-static void find_first(struct walk *w)
+/* What ranks that meet must have in common. Send and receive are a pair. */
+static uint64_t what_of(const struct fo_program *p, const struct fo_op *o)
 {
-	w->first = -1;
-	w->first_s = INFINITY;
-	for (int l = 0; l < FO_LANE_COUNT; l++) {
-		const struct lane *x = &w->lane[l];
-		double at = x->at_s + x->left_s * share(w, l);
-		if (x->runs < 0 || isinf(at) ||
-		    (w->first >= 0 && (at > w->first_s || (at == w->first_s && x->runs > w->lane[w->first].runs))))
-			continue;
-		w->first = l;
-		w->first_s = at;
+	uint64_t wire = fo_op_info(o->kind)->wire, peer = (uint64_t)o->attr.peer;
+	if (is_pair(o)) {
+		wire = FO_WIRE_SEND;
+		peer = 0;
 	}
+	const uint64_t part[] = { wire,
+				  peer,
+				  o->attr.narrow,
+				  (uint64_t)fo_op_tensors(o->kind, o->n),
+				  (uint64_t)elements_of(o),
+				  p->buf[o->arg->buf].dtype };
+	uint64_t h = 1;
+	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+		h = fo_fleet_mix(h ^ part[i]);
+	return h | 1;
 }
 
-/* All have come at `now`: the links of its ranks carry it when the last of them is free, and the ranks do their own
- * part from now on (comm/local.c). */
-static void begin_call(struct job *j, struct meeting *m, double now)
+/* "all_reduce of 4096 f32 in layer.b" */
+static void tell(const void *ctx, int32_t role, int32_t op, char *out, size_t size)
 {
-	double begin = now;
-	for (int k = 0; k < m->came; k++)
-		begin = fmax(begin, j->link_s[m->rank[k]]);
-	double end = fmax(begin + m->hold_s, now + m->own_s);
-	for (int k = 0; k < m->came; k++) {
-		struct walk *w = &j->walk[m->rank[k]];
-		j->link_s[m->rank[k]] = begin + m->hold_s;
-		for (int l = 0; l < FO_LANE_COUNT; l++) {
-			struct lane *x = &w->lane[l];
-			if (x->runs < 0 || !isinf(x->left_s))
-				continue;
-			struct meeting key = key_of(w, m->rank[k], op_of(w, x->runs));
-			if (!same_key(&key, m))
-				continue;
-			pass_time(w, now);
-			w->carried++;
-			w->s->late_s[x->runs] = now - x->at_s;
-			x->at_s = now;
-			x->left_s = end - now + w->s->overhead_s;
-			break;
+	const struct fo_sim_job *job = ctx;
+	const struct fo_sim_rank *r = &job->role[role];
+	const struct fo_op *o = fo_instance_op(r->p, r->u, op);
+	snprintf(out, size, "%s of %lld %s in %s", fo_op_info(o->kind)->name, (long long)elements_of(o),
+		 fo_dtype_name[r->p->buf[o->arg->buf].dtype], r->p->block[r->p->slot[r->u->slot[op]].block].name);
+}
+
+static int32_t *names_of(struct fo_fleet *f, const struct fo_program *p)
+{
+	int ops = 0, n = 0;
+	for (int b = 0; b < p->nblock; b++)
+		ops += p->block[b].n;
+	int32_t *name = fo_xmalloc((size_t)(ops + 1) * sizeof *name);
+	for (int b = 0; b < p->nblock; b++)
+		for (int i = 0; i < p->block[b].n; i++) {
+			char text[96];
+			snprintf(text, sizeof text, "%s of %s", fo_op_info(p->block[b].op[i].kind)->name,
+				 p->block[b].name);
+			name[n++] = fo_fleet_name(f, text);
 		}
-		find_first(w);
-	}
+	return name;
 }
 
-/* Rank `rank` has come to a call. */
-static fo_status come(struct job *j, int rank, int i, double now)
+static void add_role(struct fo_fleet *f, const struct fo_sim_job *job, int k)
 {
-	struct walk *w = &j->walk[rank];
-	struct meeting key = key_of(w, rank, op_of(w, i)), *m = j->open;
-	while (m < j->open + j->opens && !same_key(m, &key))
-		m++;
-	if (m == j->open + j->opens) {
-		fo_array_room(&j->open, &j->cap, j->opens, sizeof *j->open);
-		m = &j->open[j->opens++];
-		*m = key;
-		m->who = rank;
-		m->instance = i;
-		m->rank = fo_xmalloc((size_t)m->members * sizeof *m->rank);
-		if (j->alike)
-			m->members = 1;
-	}
-	FO_TRY(agree(j, m, rank, i));
-	m->rank[m->came++] = rank;
-	m->hold_s = fmax(m->hold_s, w->s->hold_s[i]);
-	m->own_s = fmax(m->own_s, w->s->seconds[i]);
-	if (m->came < m->members)
-		return FO_OK;
-	begin_call(j, m, now);
-	free(m->rank);
-	*m = j->open[--j->opens];
-	return FO_OK;
-}
-
-/* ---- operations ---- */
-
-/* Begins the lane's next operation if all that it waits for has ended. */
-static fo_status begin_next(struct job *j, int rank, int lane)
-{
-	struct walk *w = &j->walk[rank];
-	struct lane *x = &w->lane[lane];
-	struct fo_sim *s = w->s;
-	int i = x->next;
-	double ready = x->free_s;
-	if (i < 0 || x->runs >= 0)
-		return FO_OK;
-	s->waited[i] = -1;
-	for (int l = 0; l < FO_LANE_COUNT; l++) {
-		int need = w->u->wait[i][l];
-		if (need < 0)
-			continue;
-		if (isnan(s->end_s[need]))
-			return FO_OK;
-		if (s->end_s[need] > ready) {
-			ready = s->end_s[need];
-			s->waited[i] = need;
+	const struct fo_sim_rank *from = &job->role[k];
+	const struct fo_program *p = from->p;
+	const struct fo_sim *s = from->sim;
+	char text[32];
+	snprintf(text, sizeof text, "role %d", k);
+	struct fo_fleet_role *r = fo_fleet_role_add(f, text);
+	int32_t *name = names_of(f, p), *begin = fo_xmalloc((size_t)(p->nblock + 1) * sizeof *begin);
+	r->after_s = s->overhead_s;
+	for (int b = 0; b < p->nblock; b++)
+		begin[b + 1] = begin[b] + p->block[b].n;
+	for (int i = 0; i < from->u->n; i++) {
+		const struct fo_op *o = fo_instance_op(p, from->u, i);
+		const enum fo_class cls = fo_op_info(o->kind)->cls;
+		struct fo_fleet_op x = { .name = name[begin[p->slot[from->u->slot[i]].block] + from->u->op[i]],
+					 .lane = o->lane,
+					 .does = FO_FLEET_WORKS,
+					 .kind = cls == FO_CLASS_TENSOR ? FO_CROWD_TENSOR : FO_CROWD_MEMORY,
+					 .before_s = from->before_s ? from->before_s[i] : 0,
+					 .seconds = s->seconds[i] };
+		if (is_comm(o) && job->meets) {
+			x.does = FO_FLEET_CALLS;
+			x.group = o->group;
+			x.link_s = s->hold_s[i];
+			x.what = what_of(p, o);
+			if (is_pair(o)) {
+				int32_t place;
+				fo_mesh_group(&p->run.mesh, (enum fo_group)o->group, &place, NULL);
+				x.does = fo_op_info(o->kind)->wire == FO_WIRE_SEND ? FO_FLEET_SENDS : FO_FLEET_RECEIVES;
+				x.peer = (int16_t)(o->attr.peer - place);
+			}
 		}
-	}
-	const struct fo_op *o = op_of(w, i);
-	pass_time(w, ready);
-	if (fo_lane_computes(lane)) {
-		if (!w->computing && s->waited[i] >= 0)
-			add_wait(w, s->waited[i], ready);
-		change_computing(w, 1, ready);
-		s->part_s[fo_part_of_op((enum fo_op_kind)o->kind)] += s->seconds[i];
-		s->part_s[FO_PART_UNATTRIBUTED] += s->overhead_s;
-		s->sure_s[s->sure[i]] += s->seconds[i];
-	}
-	s->unknown += s->sure[i] == FO_SURE_NONE;
-	s->begin_s[i] = ready;
-	*x = (struct lane){ w->after[i], i, x->free_s, ready, s->seconds[i] + s->overhead_s };
-	if (is_comm(o) && !w->moving++)
-		w->moving_s = ready;
-	w->carried += !j->meets && is_comm(o);
-	if (!j->meets || !is_comm(o))
-		return FO_OK;
-	x->left_s = INFINITY;
-	return come(j, rank, i, ready);
-}
-
-/* Ends the operation that ends first, the older one of two, and begins what may then; *any false: none runs. */
-static fo_status end_first(struct job *j, bool *any)
-{
-	int rank = 0;
-	for (int r = 1; r < j->ranks; r++)
-		if (j->walk[r].first_s < j->walk[rank].first_s)
-			rank = r;
-	struct walk *w = &j->walk[rank];
-	*any = w->first >= 0;
-	if (!*any)
-		return FO_OK;
-	struct lane *x = &w->lane[w->first];
-	double end = w->first_s;
-	const bool call = is_comm(op_of(w, x->runs));
-	pass_time(w, end);
-	w->carried -= call;
-	if (call && !--w->moving)
-		w->s->comm_s += end - w->moving_s;
-	w->s->end_s[x->runs] = x->free_s = end;
-	w->last = w->last < 0 || end > w->s->end_s[w->last] ? x->runs : w->last;
-	x->runs = -1;
-	if (fo_lane_computes(w->first)) {
-		change_computing(w, -1, end);
-		w->idle_s = end;
-	}
-	for (int l = 0; l < FO_LANE_COUNT; l++)
-		FO_TRY(begin_next(j, rank, l));
-	find_first(w);
-	return FO_OK;
-}
-
-static void open_rank(struct walk *w)
-{
-	const size_t n = (size_t)(w->u->n + 1);
-	w->after = fo_xmalloc(n * sizeof *w->after);
-	w->last = -1;
-	for (int l = 0; l < FO_LANE_COUNT; l++)
-		w->lane[l].next = w->lane[l].runs = -1;
-	for (int i = w->u->n - 1; i >= 0; i--) {
-		struct lane *x = &w->lane[op_of(w, i)->lane];
-		w->s->end_s[i] = NAN;
-		w->after[i] = x->next;
-		x->next = i;
-	}
-}
-
-/* A rank that has something left when nothing runs waits for ever. */
-static fo_status all_ended(const struct job *j)
-{
-	for (int r = 0; r < j->ranks; r++)
-		for (int l = 0; l < FO_LANE_COUNT; l++) {
-			const struct walk *w = &j->walk[r];
-			int i = w->lane[l].runs;
-			if (i < 0)
-				continue;
-			return fo_fail(FO_EBUG,
-				       "the step of %d ranks never ends: rank %d waits in %s of %s on lane %s for a "
-				       "rank that does not come",
-				       j->ranks, r, fo_op_info(op_of(w, i)->kind)->name, where(w, i), fo_lane_name[l]);
-		}
-	return FO_OK;
-}
-
-static fo_status walk_all(struct job *j)
-{
-	bool any = true;
-	for (int r = 0; r < j->ranks; r++) {
-		open_rank(&j->walk[r]);
-		find_first(&j->walk[r]);
-	}
-	for (int r = 0; r < j->ranks; r++) {
+		fo_fleet_op_add(r, x);
 		for (int l = 0; l < FO_LANE_COUNT; l++)
-			FO_TRY(begin_next(j, r, l));
-		find_first(&j->walk[r]);
+			if (from->u->wait[i][l] >= 0 && l != o->lane)
+				fo_fleet_need(r, from->u->wait[i][l]);
 	}
-	while (any)
-		FO_TRY(end_first(j, &any));
-	FO_TRY(all_ended(j));
-	for (int r = 0; r < j->ranks; r++) {
-		struct walk *w = &j->walk[r];
-		w->s->step_s = w->last >= 0 ? w->s->end_s[w->last] : 0;
-		if (w->s->step_s > w->idle_s)
-			add_wait(w, w->last, w->s->step_s);
-	}
-	return FO_OK;
+	free(begin);
+	free(name);
 }
 
-static void close_job(struct job *j)
+/* Groups of a program by their numbers, as sets of the axes of its mesh. */
+void fo_sim_mesh(struct fo_fleet *f, const struct fo_mesh *m)
 {
-	for (int r = 0; r < j->ranks; r++)
-		free(j->walk[r].after);
-	for (size_t i = 0; i < j->opens; i++)
-		free(j->open[i].rank);
-	free(j->open);
-	free(j->link_s);
+	const int32_t kv = fo_mesh_kv(m);
+	const uint32_t pp = 1u << fo_fleet_axis(f, "pp", fo_mesh_pp(m)),
+		       replicate = 1u << fo_fleet_axis(f, "replicate", (int32_t)fo_max(m->replicate, 1)),
+		       shard = 1u << fo_fleet_axis(f, "shard", (int32_t)fo_max(m->shard, 1)),
+		       cp = 1u << fo_fleet_axis(f, "cp", fo_mesh_cp(m)),
+		       heads = 1u << fo_fleet_axis(f, "heads", fo_mesh_tp(m) / kv),
+		       same = 1u << fo_fleet_axis(f, "kv", kv);
+	const uint32_t axes[FO_GROUP_COUNT] = { [FO_GROUP_DATA] = replicate | shard | cp,
+						[FO_GROUP_SHARD] = shard | cp,
+						[FO_GROUP_REPLICATE] = replicate,
+						[FO_GROUP_TP] = heads | same,
+						[FO_GROUP_ALL] = replicate | shard | cp | heads | same,
+						[FO_GROUP_KV] = same,
+						[FO_GROUP_HEADS] = heads,
+						[FO_GROUP_CP] = cp,
+						[FO_GROUP_PP] = pp,
+						[FO_GROUP_ENDS] = pp };
+	_Static_assert(FO_GROUP_COUNT == 11 && (int)FO_GROUP_COUNT <= (int)FO_FLEET_GROUPS, "a new group has axes");
+	for (int g = 0; g < FO_GROUP_COUNT; g++)
+		f->group[fo_fleet_group(f, fo_group_name[g], axes[g])].ends = g == FO_GROUP_ENDS;
 }
+
+void fo_sim_fleet(struct fo_fleet *f, const struct fo_sim_job *job)
+{
+	*f = (struct fo_fleet){ .role_of = job->role_of,
+				.role_axis = -1,
+				.odd = job->odd,
+				.odds = job->odds,
+				.crowd = job->crowd,
+				.apart = job->apart,
+				.tell = tell,
+				.ctx = job };
+	if (job->meets)
+		fo_sim_mesh(f, &job->role->p->run.mesh);
+	fo_fleet_link(f, "link", 1, job->serial);
+	for (int k = 0; k < job->roles; k++)
+		add_role(f, job, k);
+}
+
+/* ---- what a rank's step consists of ---- */
+
+/* The part of the step that idle time before or after an operation of another lane belongs to (as in
+ * fo_profile_add_step). */
+static enum fo_part part_of_wait(const struct fo_op *o)
+{
+	enum fo_part part = fo_part_of_op((enum fo_op_kind)o->kind);
+	return part < FO_PART_COMMUNICATION ? FO_PART_UNATTRIBUTED : part;
+}
+
+/* The lanes that compute, in step: what each has, and at which of its instances we are. */
+struct shared {
+	const struct fo_sim_rank *r;
+	int32_t *list[2], n[2], at[2];
+	double *own; /* per instance: with the cores to itself */
+};
+static const int computing_lane[2] = { FO_LANE_COMPUTE, FO_LANE_WGRAD };
+
+static void open_shared(struct shared *x, const struct fo_sim_rank *r)
+{
+	*x = (struct shared){ .r = r, .own = fo_xmalloc((size_t)(r->u->n + 1) * sizeof *x->own) };
+	for (int k = 0; k < 2; k++)
+		x->list[k] = fo_xmalloc((size_t)(r->u->n + 1) * sizeof **x->list);
+	for (int i = 0; i < r->u->n; i++)
+		for (int k = 0; k < 2; k++)
+			if (fo_instance_op(r->p, r->u, i)->lane == computing_lane[k])
+				x->list[k][x->n[k]++] = i;
+}
+
+/* Adds the time without computing up to the begin of instance i, and what it was spent on. */
+static void add_idle(struct fo_sim *s, const struct fo_sim_rank *r, int32_t i, double since)
+{
+	if (s->waited[i] >= 0)
+		s->part_s[part_of_wait(fo_instance_op(r->p, r->u, s->waited[i]))] += s->begin_s[i] - since;
+}
+
+/* Goes through the moments in which lanes compute; returns when the last of them ended. */
+static double share_moments(struct shared *x, struct fo_sim *s)
+{
+	double now = 0;
+	for (;;) {
+		int32_t run[2], runs = 0, first = -1;
+		double next = INFINITY;
+		for (int k = 0; k < 2; k++) {
+			while (x->at[k] < x->n[k] && s->end_s[x->list[k][x->at[k]]] <= now)
+				x->at[k]++;
+			if (x->at[k] == x->n[k])
+				continue;
+			const int32_t i = x->list[k][x->at[k]];
+			const bool on = s->begin_s[i] <= now;
+			if (on)
+				run[runs++] = i;
+			else if (first < 0 || s->begin_s[i] < s->begin_s[first])
+				first = i;
+			next = fmin(next, on ? s->end_s[i] : s->begin_s[i]);
+		}
+		if (isinf(next))
+			return now;
+		for (int32_t k = 0; k < runs; k++)
+			x->own[run[k]] += (next - now) / runs;
+		if (!runs)
+			add_idle(s, x->r, first, now);
+		now = next;
+	}
+}
+
+static void add_up_parts(struct fo_sim *s, const struct fo_sim_rank *r, bool crowded)
+{
+	struct shared x;
+	open_shared(&x, r);
+	const double idle = share_moments(&x, s);
+	for (int k = 0; k < 2; k++)
+		for (int32_t n = 0; n < x.n[k]; n++) {
+			const int32_t i = x.list[k][n];
+			const double alone = s->seconds[i] + s->overhead_s, share = alone > 0 ? x.own[i] / alone : 0;
+			/* Rounding of times must not show where nothing slowed it. */
+			const double by = crowded ? share : 1;
+			const enum fo_op_kind kind = (enum fo_op_kind)fo_instance_op(r->p, r->u, i)->kind;
+			s->seconds[i] *= by;
+			s->part_s[fo_part_of_op(kind)] += s->seconds[i];
+			s->part_s[FO_PART_UNATTRIBUTED] += by * s->overhead_s;
+			s->sure_s[s->sure[i]] += s->seconds[i];
+		}
+	if (s->step_s > idle) {
+		int32_t last = 0;
+		for (int32_t i = 0; i < s->n; i++)
+			last = s->end_s[i] > s->end_s[last] ? i : last;
+		s->part_s[part_of_wait(fo_instance_op(r->p, r->u, last))] += s->step_s - idle;
+	}
+	for (int k = 0; k < 2; k++)
+		free(x.list[k]);
+	free(x.own);
+}
+
+void fo_sim_take(struct fo_sim *s, const struct fo_sim_rank *r, const struct fo_fleet_run *run, int32_t class)
+{
+	const struct fo_fleet_class *c = &run->class[class];
+	struct fo_fleet_sums sums;
+	s->step_s = c->step_s;
+	for (int i = 0; i < s->n; i++) {
+		const int32_t call = run->call[c->role][i];
+		s->begin_s[i] = c->begin_s[i];
+		s->end_s[i] = c->end_s[i];
+		s->waited[i] = c->waited[i] ? c->cause[i] : -1;
+		s->late_s[i] = call < 0 ? 0 : c->met_s[call] - c->begin_s[i];
+		s->unknown += s->sure[i] == FO_SURE_NONE;
+	}
+	add_up_parts(s, r, run->fleet->crowd.ranks > 1);
+	fo_fleet_sums_of(&sums, run, class);
+	s->exposed_late_s = (double)sums.wait_ns * 1e-9;
+	s->exposed_s = (double)(sums.wait_ns + sums.transfer_ns) * 1e-9;
+	s->comm_s = s->exposed_s + (double)(sums.hidden_wait_ns + sums.hidden_transfer_ns) * 1e-9;
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		s->lane_exposed_s[l] = (double)sums.lane_exposed_ns[l] * 1e-9;
+		s->lane_hidden_s[l] = (double)sums.lane_hidden_ns[l] * 1e-9;
+	}
+}
+
+/* ---- walks ---- */
 
 fo_status fo_sim_walk_ranks(const struct fo_sim_rank *rank, int ranks, bool alike)
 {
-	struct job j = { .ranks = alike ? 1 : ranks, .meets = true, .alike = alike };
-	j.walk = fo_xmalloc((size_t)j.ranks * sizeof *j.walk);
-	j.link_s = fo_xmalloc((size_t)j.ranks * sizeof *j.link_s);
-	memset(j.link_s, 0, (size_t)j.ranks * sizeof *j.link_s);
-	for (int r = 0; r < j.ranks; r++)
-		j.walk[r] = (struct walk){ .s = rank[r].sim, .p = rank[r].p, .u = rank[r].u };
-	fo_status st = walk_all(&j);
-	close_job(&j);
-	free(j.walk);
+	struct fo_fleet f;
+	struct fo_fleet_run run;
+	int32_t *role_of = fo_xmalloc((size_t)ranks * sizeof *role_of);
+	for (int r = 0; r < ranks; r++)
+		role_of[r] = alike ? 0 : r;
+	const struct fo_sim_job job = {
+		.role = rank, .roles = alike ? 1 : ranks, .role_of = role_of, .meets = true, .serial = true
+	};
+	fo_sim_fleet(&f, &job);
+	fo_status st = fo_fleet_simulate(&run, &f);
+	for (int r = 0; st == FO_OK && r < job.roles; r++)
+		fo_sim_take(rank[r].sim, &rank[r], &run, run.class_of[r]);
+	if (st == FO_OK)
+		fo_fleet_run_fini(&run);
+	fo_fleet_fini(&f);
+	free(role_of);
 	return st;
 }
 
 void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u)
 {
-	struct walk w = { .s = s, .p = p, .u = u };
-	struct job j = { .walk = &w, .ranks = 1 };
+	const struct fo_sim_rank one = { p, u, s, NULL };
+	const struct fo_sim_job job = { .role = &one, .roles = 1 };
+	struct fo_fleet f;
+	struct fo_fleet_run run;
+	fo_sim_fleet(&f, &job);
 	/* Without meetings nothing can fail: an instance waits for older ones alone. */
-	if (walk_all(&j) != FO_OK)
+	if (fo_fleet_simulate(&run, &f) != FO_OK)
 		abort();
-	close_job(&j);
+	fo_sim_take(s, &one, &run, 0);
+	fo_fleet_run_fini(&run);
+	fo_fleet_fini(&f);
 }

@@ -15,6 +15,10 @@
 /* Odds that some rank of ranks that are all alike would be the slowest so often. */
 #define FO_SLOW_RANK_CHANCE 0.001
 
+/* A window is at least this long, s: the rhythm of control groups (a tenth of a second) and of time slices evens out in
+ * it, and a burst of a neighbour does not fill several, as their independence wants. */
+#define FO_SLOW_RANK_WINDOW_S 0.5
+
 struct fo_slow_rank {
 	bool known;          /* there are windows enough for an answer; else only `windows` and `needed` count */
 	int rank;            /* -1: none is slower than all others by an amount that matters */

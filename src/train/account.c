@@ -120,6 +120,7 @@ void fo_account_result(const struct fo_account *a, const struct fo_setup *set, c
 	out->planned_bytes = fo_setup_planned(set);
 	out->ranks = set->step.program.ranks;
 	out->ranks_here = fo_room_step_ranks_here(&set->step);
+	out->threads = set->step.options.threads;
 	out->measured_bytes = fo_account_measured(a);
 	out->skipped = meta->skipped;
 	out->rewinds = meta->rewinds;

@@ -423,7 +423,7 @@ static fo_status read_checkpoint(struct fo_keep *p, const char *path)
 	struct fo_tensors t;
 	fo_status st = fo_store_tensors(p->store, p->program, &t);
 	if (st == FO_OK)
-		st = fo_ckpt_read(path, t.weight, t.weights, t.state, t.states);
+		st = fo_ckpt_read(path, t.weight, t.weights, t.state, t.states, &p->afresh);
 	fo_tensors_fini(&t);
 	return st;
 }

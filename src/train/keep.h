@@ -57,6 +57,7 @@ struct fo_keep {
 	int keep, log;       /* log: descriptor of the log, which reaches the disk before a checkpoint; -1: none */
 	struct fo_err error; /* of the newest job; before FO_JOB_END: of the checkpoint so far */
 	double seconds;      /* of its jobs */
+	int64_t afresh;      /* tensors of state that FO_KEEP_READ found in another shape, and made zeros */
 };
 void fo_keep_init(struct fo_keep *p, const struct fo_program *program, struct fo_store *store, struct fo_exec *exec,
 		  struct fo_comm *world, int threads);

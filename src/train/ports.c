@@ -9,13 +9,14 @@ void fo_ports_own_tokens(struct fo_ports *p, const struct fo_lowering *run)
 	p->cp = fo_mesh_group(&run->mesh, FO_GROUP_CP, &place, NULL);
 	p->place = place;
 	p->seq = run->seq;
+	p->stretches = run->pass.cp == FO_CP_HEADS;
 }
 
-/* `own` tokens of whole rows: all of them, or those of one rank of a cp group. */
-static void take_tokens(const struct fo_ports *p, int32_t *to, const int32_t *from, int64_t own)
+/* `own` of the `all` tokens of whole rows: all of them, or those of one rank of a cp group. */
+static void take_tokens(const struct fo_ports *p, int32_t *to, const int32_t *from, int64_t own, int64_t all)
 {
-	if (p->cp < 2) {
-		memcpy(to, from, (size_t)own * sizeof *to);
+	if (own == all || p->stretches) {
+		memcpy(to, from + (own == all ? 0 : p->place * own), (size_t)own * sizeof *to);
 		return;
 	}
 	const int64_t seq = p->seq, mine = seq / p->cp, chunk = mine / 2;
@@ -34,9 +35,9 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 		const int64_t own = arg->rows, tokens = own * (p->cp ? p->cp : 1),
 			      at = (mb * (int64_t)(p->ranks ? p->ranks : 1) + p->rank) * tokens;
 		for (int i = 0; i < n && i < 4; i++)
-			take_tokens(p, arg[i].data, from[i] + at, own);
+			take_tokens(p, arg[i].data, from[i] + at, arg[i].rows, tokens);
 		/* Documents begin at a place in these rows. */
-		for (int64_t i = 0; p->rank && n > FO_PORT_BATCH_DOC_START && i < own; i++)
+		for (int64_t i = 0; p->rank && n > FO_PORT_BATCH_DOC_START && i < arg[FO_PORT_BATCH_DOC_START].rows; i++)
 			((int32_t *)arg[FO_PORT_BATCH_DOC_START].data)[i] -= (int32_t)(p->rank * tokens);
 		return FO_OK;
 	}

@@ -8,9 +8,11 @@
 struct fo_ports {
 	const struct fo_batch *batch; /* the step's tokens, of all ranks */
 	int rank, ranks; /* which set of rows is served, of so many that are alike in each micro-batch; 0 of 0: all */
-	/* Of these rows the tokens of one rank of a cp group, of rows of `seq` tokens (program/ring.h); cp 0: all. */
+	/* Of these rows the tokens of one rank of a cp group, of rows of `seq` tokens (program/ring.h); cp 0: all.
+	 * stretches: its tokens are one stretch (pass.cp=heads). */
 	int cp, place;
 	int64_t seq;
+	bool stretches;
 	/* The next step's batch is its next; NULL: there is no next step, or nobody may look ahead. */
 	struct fo_loader *loader;
 	const struct fo_batch *ahead; /* served while an executor fills in the next step */

@@ -390,7 +390,16 @@ fo_status fo_setup_weights(struct fo_setup *s)
 	return fill(s, FO_KEEP_INIT, "");
 }
 
-fo_status fo_setup_read(struct fo_setup *s, const char *path) { return fill(s, FO_KEEP_READ, path); }
+fo_status fo_setup_read(struct fo_setup *s, const char *path)
+{
+	FO_TRY(fill(s, FO_KEEP_READ, path));
+	if (s->keep.afresh)
+		fo_events_warn(s->events,
+			       "histories of fp8 maxima begin empty: this mesh or its passes cast other tensors "
+			       "than those of checkpoint '%s'",
+			       path);
+	return FO_OK;
+}
 
 /* ---- run.json and program.txt ---- */
 

@@ -34,11 +34,22 @@ static int find_entry(const struct fo_store *s, const char *name)
 	return -1;
 }
 
-/* Does the store hold b already? A shorter table (fewer positions) is a prefix of a longer one. */
+/* Does the store hold b already, or need it not? A shorter table (fewer positions) is a prefix of a longer one. */
 static bool have_buffer(const struct fo_store *s, const struct fo_buffer *b)
 {
 	int i = find_entry(s, b->name);
-	return i >= 0 && (b->home != FO_HOME_CONST || s->entry[i].buf.rows >= b->rows);
+	return b->stage == FO_STAGE_ABSENT || (i >= 0 && (b->home != FO_HOME_CONST || s->entry[i].buf.rows >= b->rows));
+}
+
+/* Which instance of a buffer is a layer's. */
+static void find_layers(struct fo_store *s, const struct fo_program *p)
+{
+	if (s->instance)
+		return;
+	s->model_layers = (int)p->model.layers;
+	s->instance = fo_xmalloc((size_t)(s->model_layers + 1) * sizeof *s->instance);
+	for (int l = 0, n = 0; l < s->model_layers; l++)
+		s->instance[l] = fo_program_has_layer(p, l) ? n++ : -1;
 }
 
 static fo_status check_added(const struct fo_store *s, const struct fo_program *p)
@@ -47,9 +58,11 @@ static fo_status check_added(const struct fo_store *s, const struct fo_program *
 		const struct fo_buffer *b = &p->buf[k];
 		int i = fo_home_persists(b->home) ? find_entry(s, b->name) : -1;
 		const struct fo_buffer *h = i < 0 ? NULL : &s->entry[i].buf;
-		if (h &&
-		    (h->dtype != b->dtype || h->cols != b->cols || h->home != b->home ||
-		     (b->home != FO_HOME_CONST && h->rows != b->rows) || s->entry[i].layers != fo_buffer_layers(p, b)))
+		if (b->stage == FO_STAGE_ABSENT)
+			continue;
+		if (h && (h->dtype != b->dtype || h->cols != b->cols || h->home != b->home ||
+			  (b->home != FO_HOME_CONST && h->rows != b->rows) ||
+			  s->entry[i].layers != fo_buffer_own_layers(p, b)))
 			return fo_fail(FO_EBUG, "the store has a buffer '%s' of another shape or type", b->name);
 		/* A program that was built with other passes has other weights, which nobody has filled in. */
 		if (!h && s->blocks && b->home == FO_HOME_PARAM)
@@ -66,10 +79,11 @@ static int64_t stride_of(const struct fo_buffer *b) { return fo_round_up(fo_buff
 fo_status fo_store_add(struct fo_store *s, const struct fo_program *p)
 {
 	FO_TRY(check_added(s, p));
+	find_layers(s, p);
 	int64_t bytes = 0;
 	for (int k = 0; k < p->nbuf; k++)
 		if (fo_home_persists(p->buf[k].home) && !have_buffer(s, &p->buf[k]))
-			bytes += stride_of(&p->buf[k]) * fo_buffer_layers(p, &p->buf[k]);
+			bytes += stride_of(&p->buf[k]) * fo_buffer_own_layers(p, &p->buf[k]);
 	if (!bytes)
 		return FO_OK;
 	fo_array_room(&s->block, &s->block_cap, s->blocks, sizeof *s->block);
@@ -94,7 +108,7 @@ fo_status fo_store_add(struct fo_store *s, const struct fo_program *p)
 		}
 		struct fo_store_entry *e = &s->entry[i];
 		*e = (struct fo_store_entry){ .buf = *b,
-					      .layers = fo_buffer_layers(p, b),
+					      .layers = fo_buffer_own_layers(p, b),
 					      .memory = block->memory,
 					      .offset = offset,
 					      .stride = stride_of(b) };
@@ -131,6 +145,7 @@ void fo_store_free(struct fo_store *s)
 	for (size_t i = 0; i < s->blocks; i++)
 		fo_pages_free(s->block[i].memory, (size_t)s->block[i].bytes);
 	free(s->block);
+	free(s->instance);
 	free(s->entry);
 	free(s);
 }
@@ -153,7 +168,11 @@ void *fo_store_find(const struct fo_store *s, const char *buffer, int layer, con
 {
 	int i = find_entry(s, buffer);
 	struct fo_store_entry *e = i < 0 ? NULL : &s->entry[i];
-	if (!e || layer < 0 || layer >= e->layers)
+	if (!e || layer < 0 || layer >= (e->buf.axes & FO_PER_LAYER ? s->model_layers : 1))
+		return NULL;
+	if (e->buf.axes & FO_PER_LAYER)
+		layer = s->instance[layer];
+	if (layer < 0)
 		return NULL;
 	if (b)
 		*b = &e->buf;
@@ -195,14 +214,17 @@ static fo_status visit_memory(struct fo_store *s, const struct fo_program *p, fo
 						     .rows = b->rows,
 						     .cols = b->cols,
 						     .ld = b->cols,
-						     .whole = b->rows,
+						     .whole = b->rows, /* of each rank that has it */
 						     .whole_cols = b->cols,
 						     .dtype = b->dtype };
 			t.copies = fo_buffer_holders(&p->run.mesh, b, &t.copy);
 			t.data = fo_store_find(s, b->name, l, NULL);
 			snprintf(t.name, sizeof t.name, "%s.%d", b->name, l);
-			if (t.data)
-				FO_TRY(fn(ctx, &t));
+			if (!t.data && fo_program_has(p, b, l))
+				continue;
+			if (!t.data) /* another stage has it */
+				t.rows = 0;
+			FO_TRY(fn(ctx, &t));
 		}
 	}
 	return FO_OK;
@@ -214,12 +236,13 @@ fo_status fo_store_visit(struct fo_store *s, const struct fo_program *p, fo_stor
 		const struct fo_param *pr = &p->param[q];
 		for (int l = 0; l < fo_store_layers(p, pr->per_layer); l++)
 			for (int which = 0; which < 4; which++) {
-				const struct fo_buffer *b;
 				int buf = pr->buf[which];
-				unsigned char *data = buf >= 0 ? fo_store_find(s, p->buf[buf].name, l, &b) : NULL;
-				if (!data)
+				const struct fo_buffer *b = buf >= 0 ? &p->buf[buf] : NULL;
+				unsigned char *data = b ? fo_store_find(s, b->name, l, &b) : NULL;
+				if (!b || (!data && fo_program_has(p, b, l)))
 					continue;
-				int64_t from, rows = fo_param_rows(pr, b, &from);
+				/* What other stages have is listed without rows. */
+				int64_t from, rows = data ? fo_param_rows(pr, b, &from) : 0;
 				struct fo_store_tensor t = { .which = which,
 							     .layer = pr->per_layer ? l + 1 : 0,
 							     .rows = rows,
@@ -268,6 +291,8 @@ static void init_param(struct fo_store *s, const struct fo_program *p, const str
 {
 	const struct fo_buffer *bw, *bm = NULL;
 	void *w = fo_store_find(s, p->buf[pr->weight].name, layer, &bw), *m = NULL;
+	if (!w) /* another stage has it */
+		return;
 	if (pr->master >= 0)
 		m = fo_store_find(s, p->buf[pr->master].name, layer, &bm);
 #pragma omp parallel for schedule(static)
@@ -323,6 +348,8 @@ static int64_t border(const struct fo_param *pr, const struct fo_buffer *b, int6
 static fo_status init_on_device(struct fo_store *s, const struct fo_program *p, int param, int layer, uint64_t seed)
 {
 	const struct fo_param *pr = &p->param[param];
+	if (!fo_program_has(p, &p->buf[pr->weight], layer))
+		return FO_OK;
 	struct fo_cuda_queue q = { .cuda = s->cuda, .stream = s->stream[0] };
 	struct fo_cuda_init in = { .global_cols = pr->cols,
 				   .stream = fo_store_stream(seed, param, layer),

@@ -8,7 +8,7 @@
 
 struct fo_store_entry {
 	struct fo_buffer buf;
-	int layers;
+	int layers;            /* instances that are here */
 	unsigned char *memory; /* of the block that it lies in */
 	int64_t offset, stride;
 };
@@ -26,6 +26,8 @@ struct fo_store {
 		bool taken; /* of a resident store: the host's addresses have memory */
 	} * block;
 	size_t blocks, block_cap;
+	int *instance; /* by layer of the model: its instance of buffers that have layers; -1: another rank has it */
+	int model_layers;
 	struct fo_cuda *cuda;
 	/* The device holds the only copy: until fo_store_take only tables have memory on the host, whose other
 	 * addresses merely stand for the device's. */
@@ -48,6 +50,13 @@ static inline int fo_store_layers(const struct fo_program *p, bool per_layer)
 static inline int fo_buffer_layers(const struct fo_program *p, const struct fo_buffer *b)
 {
 	return fo_store_layers(p, b->axes & FO_PER_LAYER);
+}
+/* Of these, those that this rank has memory for. */
+static inline int fo_buffer_own_layers(const struct fo_program *p, const struct fo_buffer *b)
+{
+	if (b->stage == FO_STAGE_ABSENT)
+		return 0;
+	return b->axes & FO_PER_LAYER ? (int)fo_program_layers(p) : 1;
 }
 
 /* The stream of random numbers that a parameter of a layer is drawn from. */

@@ -97,7 +97,8 @@ struct fo_train_result {
 	int64_t skipped, rewinds; /* steps refused by a guard; times the run went back */
 	/* Peak resident memory beyond what the process had before, or the device's memory: planned and seen. */
 	int64_t planned_bytes, measured_bytes;
-	int ranks, ranks_here;       /* of the run; those whose bytes these are */
+	int ranks, ranks_here; /* of the run; those whose bytes and threads these are */
+	int threads;
 	struct fo_state_use machine; /* of the loop: evaluations and checkpoints included; NAN where not readable */
 	double joules_per_token;     /* of those with loss; NAN */
 	bool on_device;

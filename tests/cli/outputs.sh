@@ -29,6 +29,7 @@ for i in 1 2 3 4 5 6; do echo "iter $i: loss 2.0000, time 2000.00ms, mfu 21.23%"
 cp "$source/tests/data/audit/titan_8b_8xh100_tuned.toml" titan.toml
 profile=$source/fuzz/corpus/profile/two_cores.json
 cp "$profile" profile.json
+cp "$source/data/published_runs.csv" runs.csv
 "$bin" predict --program.file=step.txt --run.threads=1 --profile=profile.json --timeline=step.fot >/dev/null 2>err || wrong "no timeline: $(cat err)"
 
 # arguments_of COMMAND FLAG: with these the command succeeds in no time. "-": it does not; only its refusals are tested.
@@ -37,11 +38,15 @@ arguments_of() {
 	"flops "*) echo "--model=llama-3.1-8b --seq=128" ;;
 	"mfu --html" | "mfu --csv") echo "nano.log" ;;
 	"price "*) echo "--mfu=40 --devices=8" ;;
+	"score "*) echo "runs.csv --fit=no --alone" ;;
 	"audit "*) echo "titan.toml --cluster=8xHGX-H100" ;;
 	"health "*) echo "nano.log" ;;
 	"mfu "*) echo "--params=8B --device=h100 --devices=8 --tokens-per-second=1000" ;;
 	"devices "* | "ops "* | "machine "* | "passes "* | "config "*) ;;
+	"program --svg") echo "--schedule=1f1b" ;;
 	"program "*) echo "$tiny" ;;
+	"plan "*) echo "--model=llama-3.1-8b --cluster=1xHGX-H100 --seq=2048 --global-batch=8 --framework=deepspeed" ;;
+	"predict cluster "*) echo "titan.toml --cluster=8xHGX-H100" ;;
 	"predict "*) echo "--program.file=step.txt --run.threads=1 --profile=profile.json" ;;
 	"init "*) echo "init$n.yaml" ;;
 	"compare "*) echo "log log2" ;;

@@ -141,6 +141,9 @@ run 0 report one --json
 says '"ranks": null'
 # Half a file, one of another run, none at all: each is told, and nothing is guessed.
 run 0 train $small --run.dir=other --ranks=4 --run.threads=4
+# More threads than processors compute no faster: the peak is of those that run at once.
+measured=$(sed -n 's/.*"peak_source": ".* loop, \([0-9]*\) threads*, .*/\1/p' other/run.json | head -n 1)
+[ "${measured:-0}" -ge 1 ] && [ "$measured" -le "$(nproc)" ] || wrong "the peak is of ${measured:-no} threads on $(nproc) processors"
 cp other/timeline-rank1.fot by4/
 rm by4/timeline-rank2.fot
 head -c 2000 other/timeline-rank3.fot >by4/timeline-rank3.fot

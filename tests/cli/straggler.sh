@@ -36,10 +36,10 @@ run 0 report job
 says "^Straggler: *rank 1 (host .*) works"
 run 0 report job --json
 sed -n '/"straggler"/,/}/p' out | grep -q '"rank": 1,' || wrong "not in the report's JSON"
-# Where the ranks' own files are gone, the last steps' timelines are what there is; a name, if any, is the same one.
+# Where the ranks' own files are gone, the last steps' timelines are what there is: a tenth of a second of steps names nobody.
 rm -r job/ranks
 run 0 report job
-! grep -q "^Straggler: *rank 0" out || wrong "another rank: $(grep -A3 ^Straggler out)"
+says "^Straggler: *not known from this: "
 # A job that is too short says so, one of a single rank says nothing.
 run 0 train $tiny --train.rows=4 --ranks=2 --run.dir=short
 run 0 report short

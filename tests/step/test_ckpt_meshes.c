@@ -1,5 +1,6 @@
-/* Checkpoints of real programs: ranks of any mesh (replicate x shard x tp) begin with one rank's weights, leave one
- * rank's files byte for byte, and read what another mesh wrote, for random models, passes and formats of state. */
+/* Checkpoints of real programs: ranks of any mesh (pp x replicate x shard x tp) begin with one rank's weights, leave one
+ * rank's files byte for byte, and read what another mesh wrote, for random models, passes and formats of state, with
+ * histories of fp8 maxima, too. */
 #include "base/rng.h"
 #include "pass/pass.h"
 #include "support/choices.h"
@@ -86,14 +87,17 @@ static void job_save(const struct job *j, const char *dir, int64_t bound)
 		fo_ckpt_writer_free(w[r]);
 }
 
-static void job_read(const struct job *j, const char *path)
+/* Returns how many tensors of state were there in another shape. */
+static int64_t job_read(const struct job *j, const char *path)
 {
 	struct fo_ckpt_meta meta;
+	int64_t afresh = 0;
 	must(fo_ckpt_open(path, &meta));
 	for (int r = 0; r < j->ranks; r++) {
 		const struct fo_tensors *t = &j->tensors[r];
-		must(fo_ckpt_read(path, t->weight, t->weights, t->state, t->states));
+		must(fo_ckpt_read(path, t->weight, t->weights, t->state, t->states, &afresh));
 	}
+	return afresh;
 }
 
 /* Any bits: what is read and written is not computed with. */
@@ -116,7 +120,8 @@ static struct fo_lowering draw(const struct fo_model *m, const struct fo_lowerin
 	do {
 		low.mesh = (struct fo_mesh){ .replicate = 1 + (int32_t)choices_draw(3),
 					     .shard = 1 + (int32_t)choices_draw(4),
-					     .tp = 1 << choices_draw(4) };
+					     .tp = 1 << choices_draw(4),
+					     .pp = 1 + (int32_t)choices_draw(3) };
 	} while (fo_mesh_ranks(&low.mesh) > RANKS || ROWS % fo_mesh_data(&low.mesh));
 	low.pass = choices_passes(m);
 	low.pass.master = like->pass.master;
@@ -125,6 +130,13 @@ static struct fo_lowering draw(const struct fo_model *m, const struct fo_lowerin
 	low.pass.ddp = 1;
 	choices_zero(&low.pass, low.mesh.shard);
 	low.pass.tp = low.mesh.tp > 1 ? 1 + choices_draw(FO_TP_COUNT - 1) : FO_TP_OFF;
+	low.pass.pp = low.mesh.pp > 1 ? 1 + choices_draw(FO_PP_KINDS_COUNT) : 0;
+	if (like->pass.fp8) { /* what is merged has one history */
+		low.pass.merge_qkv = low.pass.merge_gate_up = 0;
+		low.pass.fp8 = like->pass.fp8;
+		low.pass.fp8_history = like->pass.fp8_history;
+		low.pass.fp8_precompute = low.pass.zero != FO_ZERO_WEIGHTS && choices_draw(2);
+	}
 	return low;
 }
 
@@ -138,11 +150,12 @@ static void draw_job(struct job *j, const struct fo_model *m, const struct fo_lo
 	while (!job_make(j, m, low));
 	*divided += low.mesh.tp > 1;
 	*copied += j->program[0].run.mesh.kv > 1;
-	int n = snprintf(label, size, "replicate %d shard %d tp %d: ", low.mesh.replicate, low.mesh.shard, low.mesh.tp);
+	int n = snprintf(label, size, "stages %d replicate %d shard %d tp %d: ", low.mesh.pp, low.mesh.replicate,
+			 low.mesh.shard, low.mesh.tp);
 	choices_describe(label + n, size - (size_t)n, m, &low);
 }
 
-static void one_case(struct fo_arena *a, int *divided, int *copied)
+static void one_case(struct fo_arena *a, int *divided, int *copied, int *histories)
 {
 	static const struct {
 		enum fo_numerics precision;
@@ -162,6 +175,11 @@ static void one_case(struct fo_arena *a, int *divided, int *copied)
 				   .precision = format[f].precision,
 				   .mode = FO_MODE_TRAIN,
 				   .pass = { .master = format[f].master, .moments = format[f].moments } };
+	if (choices_draw(2)) {
+		low.pass.fp8 = FO_FP8_DELAYED;
+		low.pass.fp8_history = 3;
+		(*histories)++;
+	}
 	const int64_t bound = choices_draw(2) ? 6000 : 0;
 	char label[512], *one_dir = fo_arena_printf(a, "%s/one", root), *dirs[2];
 	struct job one, many;
@@ -191,7 +209,7 @@ static void one_case(struct fo_arena *a, int *divided, int *copied)
 	const char *from = one_dir;
 	for (int i = 0; i < 2; i++) {
 		draw_job(&many, &m, &low, label, sizeof label, divided, copied);
-		job_read(&many, folder(a, from));
+		assert_int_equal(job_read(&many, folder(a, from)), 0);
 		job_save(&many, dirs[i], bound);
 		same_files(a, folder(a, one_dir), folder(a, dirs[i]), label);
 		from = dirs[i];
@@ -199,7 +217,7 @@ static void one_case(struct fo_arena *a, int *divided, int *copied)
 	}
 	job_free(&one);
 	assert_true(job_make(&one, &m, low));
-	job_read(&one, folder(a, from));
+	assert_int_equal(job_read(&one, folder(a, from)), 0);
 	job_save(&one, dirs[0], bound);
 	same_files(a, folder(a, one_dir), folder(a, dirs[0]), "one rank");
 	job_free(&one);
@@ -210,16 +228,47 @@ static void test_any_mesh(void **state)
 	(void)state;
 	const char *more = getenv("FLATOUT_MESH_CASES");
 	const int cases = more ? atoi(more) : 12;
-	int divided = 0, copied = 0;
+	int divided = 0, copied = 0, histories = 0;
 	for (int i = 0; i < cases; i++) {
 		struct fo_arena a = { 0 };
-		one_case(&a, &divided, &copied);
+		one_case(&a, &divided, &copied, &histories);
 		fo_arena_fini(&a);
 	}
-	print_message("%d cases; %d of their jobs with tp groups, %d of these with copies of heads\n", cases, divided,
-		      copied);
-	assert_true(divided > cases / 2 && copied);
-	must(fo_fs_remove_tree(root));
+	print_message(
+		"%d cases; %d of their jobs with tp groups, %d of these with copies of heads; %d with histories\n",
+		cases, divided, copied, histories);
+	assert_true(divided > cases / 2 && copied && histories && histories < cases);
+}
+
+/* A program that casts other tensors begins with empty histories, and all else is read. */
+static void test_other_histories(void **state)
+{
+	(void)state;
+	struct fo_arena a = { 0 };
+	struct fo_model m = choices_small_model();
+	struct fo_lowering low = { .seq = SEQ,
+				   .micro_batches = 1,
+				   .precision = FO_PRECISION_BF16,
+				   .mode = FO_MODE_TRAIN,
+				   .pass = { .fp8 = FO_FP8_DELAYED, .fp8_history = 3 } };
+	char *dir = fo_arena_printf(&a, "%s/other", root);
+	struct job plain, merged;
+	assert_true(job_make(&plain, &m, low));
+	low.pass.merge_gate_up = 1;
+	assert_true(job_make(&merged, &m, low));
+	fill(&plain);
+	fill(&merged);
+	job_save(&plain, dir, 0);
+	assert_int_equal(job_read(&plain, folder(&a, dir)), 0);
+	assert_int_equal(job_read(&merged, folder(&a, dir)), m.layers);
+	for (size_t i = 0; i < merged.tensors->states; i++) {
+		const struct fo_st_tensor *t = &merged.tensors->state[i];
+		for (int64_t k = 0; t->optional && k < t->rows * t->cols; k++)
+			assert_true(((const float *)t->data)[k] == 0);
+	}
+	job_free(&plain);
+	job_free(&merged);
+	fo_arena_fini(&a);
 }
 
 static int make_root(void **state)
@@ -228,8 +277,14 @@ static int make_root(void **state)
 	return !mkdtemp(root);
 }
 
+static int remove_root(void **state)
+{
+	(void)state;
+	return fo_fs_remove_tree(root) != FO_OK;
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_any_mesh) };
-	return cmocka_run_group_tests(tests, make_root, NULL);
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_any_mesh), cmocka_unit_test(test_other_histories) };
+	return cmocka_run_group_tests(tests, make_root, remove_root);
 }

@@ -58,6 +58,39 @@ static void test_wire_is_that_of_the_paper(void **state)
 	}
 }
 
+static struct fo_lowering by_heads(int cp)
+{
+	struct fo_lowering low = lowering(cp);
+	low.pass.cp = FO_CP_HEADS;
+	return low;
+}
+
+/* Ulysses: an all-to-all of queries, keys and values and one of the output, backward as well. Of an all-to-all of a
+ * tensor of N tokens and h columns on P ranks each receives N h / P (P - 1) / P numbers: with as many key and value heads
+ * as heads 4 N h / P (P - 1) / P forward. Fewer of them than ranks travel once to each rank. */
+static void test_wire_of_heads_is_that_of_the_paper(void **state)
+{
+	(void)state;
+	for (int kv = 1; kv <= HEADS; kv *= 2)
+		for (int cp = 2; cp <= HEADS; cp *= 2) {
+			const struct fo_model m = step_model(LAYERS, HIDDEN, HEADS, kv, FFN, VOCAB, false);
+			const double n = 2.0 * SEQ, h = (double)(m.heads * m.head_dim), d = (double)m.head_dim,
+				     keys = d * (kv > cp ? kv : cp),
+				     forward = 4 * LAYERS * (2 * n * h + 2 * n * keys) / cp * (cp - 1) / cp;
+			static const int repeated[] = { 0, FO_RECOMPUTE_SELECTIVE, FO_RECOMPUTE_FULL };
+			if (kv == HEADS)
+				assert_true(forward == 4 * LAYERS * 4 * n * h / cp * (cp - 1) / cp);
+			for (int i = 0; i < 3; i++) {
+				struct fo_lowering low = by_heads(cp);
+				struct step_built b;
+				low.pass.recompute = repeated[i];
+				step_build(&b, &m, &low);
+				assert_true(wire_of(&b.p, FO_LANE_CP) == (i == 2 ? 3 : 2) * forward);
+				step_built_free(&b);
+			}
+		}
+}
+
 /* Every query sees what it sees in a whole row, each key on one rank, and ranks have equally many pairs. */
 static void test_ranges(void **state)
 {
@@ -107,7 +140,9 @@ static void test_work_is_divided(void **state)
 {
 	(void)state;
 	const int windows[] = { 0, 20 };
-	for (int w = 0; w < 2; w++) {
+	for (int k = 0; k < 4; k++) {
+		const int w = k % 2;
+		const bool heads = k > 1;
 		struct fo_model m = step_model(LAYERS, HIDDEN, HEADS, KV, FFN, VOCAB, false);
 		m.sliding_window = windows[w];
 		struct fo_lowering low = lowering(1);
@@ -116,11 +151,11 @@ static void test_work_is_divided(void **state)
 		step_build(&one, &m, &low);
 		for (int rank = 0; rank < 4; rank++) {
 			struct step_built b;
-			low = lowering(4);
+			low = heads ? by_heads(4) : lowering(4);
 			low.mesh.rank = rank;
 			step_build(&b, &m, &low);
 			assert_int_equal(b.p.tokens, one.p.tokens / 4);
-			if (!windows[w])
+			if (heads || !windows[w])
 				assert_true(b.cost.exec == one.cost.exec / 4);
 			exec += b.cost.exec;
 			model += b.cost.model;
@@ -163,20 +198,52 @@ static void astray(struct fo_program *p)
 }
 static void around_others(struct fo_program *p) { nth(p, "layer.b", FO_OP_shift, 1)->group = FO_GROUP_ALL; }
 
+/* Attention of what was not exchanged yet. */
+static void too_early(struct fo_program *p)
+{
+	const int apart = nth(p, "layer.f", FO_OP_all_to_all, 0)->arg[FO_ALL_TO_ALL_X].buf;
+	struct fo_op *o = nth(p, "layer.f", FO_OP_attention, 0);
+	for (int i = FO_ATTENTION_Q; i <= FO_ATTENTION_V; i++)
+		o->arg[i].buf = (int16_t)apart;
+}
+/* The output is put together without having come back. */
+static void not_back(struct fo_program *p)
+{
+	nth(p, "layer.f", FO_OP_heads_together, 0)->arg[FO_HEADS_TOGETHER_X].buf =
+		nth(p, "layer.f", FO_OP_all_to_all, 1)->arg[FO_ALL_TO_ALL_X].buf;
+}
+static void among_others(struct fo_program *p) { nth(p, "layer.b", FO_OP_all_to_all, 1)->group = FO_GROUP_ALL; }
+/* Own tokens of all heads are exchanged, whose rows no rank has sorted. */
+static void unsorted(struct fo_program *p)
+{
+	const struct fo_operand q = nth(p, "layer.b", FO_OP_heads_together, 0)->arg[FO_HEADS_TOGETHER_Y];
+	const int block = fo_block_find(p, "layer.b"), other = fo_buffer_like(p, "other", &p->buf[q.buf]);
+	struct fo_op *o = fo_op_insert(p, block, p->block[block].n, FO_OP_all_to_all, FO_TRANSFER, FO_LANE_CP);
+	o->group = FO_GROUP_CP;
+	fo_op_arg(p, o, q.buf, 0, FO_READ);
+	fo_op_arg(p, o, other, 0, FO_DEF);
+}
+
 static void test_verifier(void **state)
 {
 	(void)state;
 	const struct {
+		enum fo_cp by;
 		void (*spoil)(struct fo_program *p);
 		const char *says;
-	} row[] = { { NULL, NULL },
-		    { twice, "tokens of another rank" },
-		    { stale, "tokens of another rank" },
-		    { astray, "tokens of another rank" },
-		    { around_others, "around other ranks" } };
+	} row[] = { { FO_CP_RING, NULL, NULL },
+		    { FO_CP_RING, twice, "tokens of another rank" },
+		    { FO_CP_RING, stale, "tokens of another rank" },
+		    { FO_CP_RING, astray, "tokens of another rank" },
+		    { FO_CP_RING, around_others, "around other ranks" },
+		    { FO_CP_HEADS, NULL, NULL },
+		    { FO_CP_HEADS, too_early, "attention has not all tokens" },
+		    { FO_CP_HEADS, not_back, "tokens of another rank" },
+		    { FO_CP_HEADS, among_others, "among other ranks than a cp group's" },
+		    { FO_CP_HEADS, unsorted, "not sorted by the ranks" } };
 	const struct fo_model m = step_model(LAYERS, HIDDEN, HEADS, KV, FFN, VOCAB, false);
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-		struct fo_lowering low = lowering(4);
+		struct fo_lowering low = row[i].by == FO_CP_HEADS ? by_heads(4) : lowering(4);
 		struct fo_program p;
 		struct fo_unrolled u;
 		must(fo_pass_build(&p, &m, &low));
@@ -216,16 +283,57 @@ static void test_refusals(void **state)
 	low = lowering(2);
 	low.mode = FO_MODE_LOGITS;
 	refused(low, "they do not write text");
+	low = by_heads(3);
+	refused(low, "3 ranks of a cp group cannot share the 8 attention heads evenly");
+	low = by_heads(16);
+	refused(low, "16 ranks of a cp group cannot share the 8 attention heads evenly");
+	low = by_heads(8);
+	low.seq = 33;
+	refused(low, "8 ranks of a cp group cannot share the 66 tokens of a micro-batch evenly");
+	low = by_heads(4);
+	low.mesh.tp = 4;
+	low.pass.tp = FO_TP_SEQUENCE;
+	refused(low, "4 ranks of a cp group cannot share the 2 attention heads that each of 4 tp ranks has evenly");
+}
+
+/* The numbers of ranks that a refusal names can be had. */
+static void test_nearest(void **state)
+{
+	(void)state;
+	struct fo_model m = step_model(1, 96, 12, 6, FFN, VOCAB, false);
+	static const struct {
+		int64_t tokens;
+		int cp, tp;
+		const char *says;
+	} row[] = {
+		{ 96, 4, 1, "mesh.cp=3 or 6;" },   /* 6 key and value heads: neither 4 of 6 nor 6 of 4 */
+		{ 96, 5, 1, "mesh.cp=3 or 6;" },   /* heads */
+		{ 96, 8, 1, "mesh.cp=6 or 12;" },  /* 12 heads */
+		{ 90, 12, 1, "mesh.cp=6;" },       /* tokens */
+		{ 96, 4, 2, "mesh.cp=3 or 6;" },   /* 6 and 3 heads of a tp rank */
+		{ 96, 24, 1, "mesh.cp=12;" },
+	};
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		assert_int_equal(fo_mesh_cp_heads_legal(&m, row[i].tokens, row[i].cp, row[i].tp), FO_EARG);
+		if (!strstr(fo_err_hint(), row[i].says))
+			fail_msg("'%s', '%s' does not say '%s'", fo_err_text(), fo_err_hint(), row[i].says);
+		fo_err_clear();
+	}
+	m.kv_heads = 4;
+	assert_int_equal(fo_mesh_cp_heads_legal(&m, 96, 3, 4), FO_OK);
+	assert_int_equal(fo_mesh_cp_heads_legal(&m, 96, 4, 3), FO_OK); /* pass tp refuses it */
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_wire_is_that_of_the_paper),
+		cmocka_unit_test(test_wire_of_heads_is_that_of_the_paper),
 		cmocka_unit_test(test_ranges),
 		cmocka_unit_test(test_work_is_divided),
 		cmocka_unit_test(test_verifier),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_nearest),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -330,9 +330,6 @@ static void test_refused(void **state)
 	low.pass.tp_async = FO_TP_ASYNC_MOST + 1;
 	refused(&m, low, "tp-async is a number of pieces up to 64, not 65");
 	low = lowering_of(4, FO_TP_SEQUENCE, 0);
-	low.pass.fp8 = FO_FP8_CURRENT;
-	refused(&m, low, "fp8 scales");
-	low.pass.fp8 = 0;
 	low.pass.tp = FO_TP_COUNT;
 	refused(&m, low, "tp is 1 (replicated) or 2 (sequence)");
 	/* Every number of ranks is legal or names one below it that is. */

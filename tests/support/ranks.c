@@ -7,15 +7,34 @@
 #include "support/must.h"
 
 #include <omp.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* A stretch of the tokens that a cp group shares, and the documents of all of them. */
+static void keep_own_stretch(struct step_batch *b, int cp, int place)
+{
+	struct step_batch own;
+	const int64_t all = b->seq * b->rows, n = all / cp;
+	step_batch_alloc(&own, n, 1, b->micro_batches);
+	free(own.doc_start);
+	own.doc_start = b->doc_start;
+	b->doc_start = NULL;
+	for (int64_t m = 0; m < b->micro_batches; m++)
+		for (int64_t i = 0; i < n; i++) {
+			own.token[m * n + i] = b->token[m * all + place * n + i];
+			own.target[m * n + i] = b->target[m * all + place * n + i];
+			own.position[m * n + i] = b->position[m * all + place * n + i];
+		}
+	own.loss_tokens = b->loss_tokens;
+	step_batch_free(b);
+	*b = own;
+}
 
 /* Own tokens of the rows that a cp group shares; documents begin where they do in whole rows. */
 static void keep_own_tokens(struct step_batch *b, int cp, int place)
 {
 	struct step_batch own;
 	const int64_t chunk = b->seq / cp / 2;
-	if (cp < 2)
-		return;
 	step_batch_alloc(&own, b->seq / cp, b->rows, b->micro_batches);
 	for (int64_t m = 0; m < b->micro_batches; m++)
 		for (int64_t i = 0; i < own.rows * own.seq; i++) {
@@ -57,7 +76,10 @@ static void build(struct ranks_rank *r, struct fo_program *p)
 	if (j->batch) {
 		int32_t place, cp = fo_mesh_group(&low.mesh, FO_GROUP_CP, &place, NULL);
 		ranks_slice(&r->batch, j->batch, fo_mesh_set(&low.mesh), fo_mesh_data(&low.mesh));
-		keep_own_tokens(&r->batch, cp, place);
+		if (cp > 1 && low.pass.cp == FO_CP_HEADS)
+			keep_own_stretch(&r->batch, cp, place);
+		else if (cp > 1)
+			keep_own_tokens(&r->batch, cp, place);
 	}
 	r->wire = fo_program_wire(p);
 	for (int s = 0; s < p->nslot; s++)
@@ -186,7 +208,7 @@ struct kept {
 		struct fo_links links;
 	} rank[RANKS_MOST];
 };
-enum { KEPT_MOST = 128 };
+enum { KEPT_MOST = 256 };
 static struct kept kept[KEPT_MOST];
 static int nkept;
 
@@ -209,7 +231,8 @@ static struct kept *links_of(const struct fo_mesh *m, bool null)
 	for (int i = 0; i < nkept; i++)
 		if (kept[i].mesh.replicate == m->replicate && kept[i].mesh.shard == m->shard &&
 		    fo_mesh_cp(&kept[i].mesh) == fo_mesh_cp(m) && fo_mesh_tp(&kept[i].mesh) == fo_mesh_tp(m) &&
-		    fo_mesh_kv(&kept[i].mesh) == fo_mesh_kv(m) && kept[i].null == null)
+		    fo_mesh_pp(&kept[i].mesh) == fo_mesh_pp(m) && fo_mesh_kv(&kept[i].mesh) == fo_mesh_kv(m) &&
+		    kept[i].null == null)
 			return &kept[i];
 	struct kept *k = &kept[nkept++];
 	struct fo_comm *world[RANKS_MOST];

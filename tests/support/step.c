@@ -127,8 +127,7 @@ static fo_status serve(void *ctx, enum fo_port port, int mb, const struct fo_ten
 	if (port == FO_PORT_BATCH) {
 		const int32_t *const from[] = { b->token, b->target, b->position, b->doc_start };
 		for (int i = 0; i < n && i < 4; i++)
-			memcpy(arg[i].data, from[i] + mb * b->seq * b->rows,
-			       (size_t)(b->seq * b->rows) * sizeof(int32_t));
+			memcpy(arg[i].data, from[i] + mb * arg[i].rows, (size_t)arg[i].rows * sizeof(int32_t));
 	} else if (port == FO_PORT_HYPER) {
 		const struct fo_unrolled *u = fo_exec_unrolled(r->exec);
 		memcpy(arg[0].data, r->hyper, sizeof r->hyper);

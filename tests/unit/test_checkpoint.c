@@ -60,6 +60,7 @@ static int64_t newest(void)
 	struct fo_ckpt_meta m;
 	char *path;
 	float want[N], first;
+	int64_t afresh;
 	must(fo_ckpt_newest(&a, dir, true, &path));
 	if (!path) {
 		fo_arena_fini(&a);
@@ -68,7 +69,8 @@ static int64_t newest(void)
 	must(fo_ckpt_open(path, &m));
 	memset(weight, 0, sizeof weight);
 	memset(moment, 0, sizeof moment);
-	must(fo_ckpt_read(path, &w, 1, &s, 1));
+	must(fo_ckpt_read(path, &w, 1, &s, 1, &afresh));
+	assert_int_equal(afresh, 0);
 	memcpy(want, weight, sizeof want);
 	first = moment[0];
 	fill(m.step);

@@ -174,8 +174,9 @@ static void read_by(const char *path, const struct whole *w, struct fo_mesh mesh
 	const int ranks = fo_mesh_ranks(&mesh);
 	for (mesh.rank = 0; mesh.rank < ranks; mesh.rank++) {
 		struct whole part;
+		int64_t afresh;
 		part_new(&part, w, &mesh, false);
-		must(fo_ckpt_read(path, part.t, TENSORS, part.m, TENSORS));
+		must(fo_ckpt_read(path, part.t, TENSORS, part.m, TENSORS, &afresh));
 		for (int i = 0; i < TENSORS; i++) {
 			same_rows(&part.t[i], &w->t[i]);
 			same_rows(&part.m[i], &w->m[i]);

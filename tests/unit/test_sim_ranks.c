@@ -99,7 +99,7 @@ static fo_status walk(struct hand *g, int ranks)
 {
 	struct fo_sim_rank r[MOST];
 	for (int i = 0; i < ranks; i++)
-		r[i] = (struct fo_sim_rank){ &g[i].p, &g[i].u, &g[i].s };
+		r[i] = (struct fo_sim_rank){ &g[i].p, &g[i].u, &g[i].s, NULL };
 	return fo_sim_walk_ranks(r, ranks, false);
 }
 
@@ -163,7 +163,7 @@ static void test_links(void **state)
 	int a = compute(g, input(g), "a", 1);
 	reduce(g, a, FO_GROUP_DATA, FO_LANE_REDUCE, 6, 4);
 	finish(g);
-	struct fo_sim_rank one = { &g->p, &g->u, &g->s };
+	struct fo_sim_rank one = { &g->p, &g->u, &g->s, NULL };
 	must(fo_sim_walk_ranks(&one, 2, true)); /* both alike */
 	near(g->s.end_s[3], 7e-3);
 	end(g, 1);
@@ -496,8 +496,8 @@ static void test_step(void **state)
 		must(fo_rates_init(&r, &m, 1));
 		must(fo_sim_ranks_init(&x, &p));
 		assert_int_equal(x.roles, 1);
-		assert_true(x.alike);
 		must(fo_sim_ranks_step(&x, &r, &l, ranks, -1));
+		assert_true(x.alike);
 		double held = 0, calls = 0, wire = 0;
 		for (int i = 0; i < u.n; i++) {
 			const struct fo_op *o = fo_instance_op(&p, &u, i);
@@ -526,7 +526,7 @@ static void test_step(void **state)
 			fo_sim_init(&s[k], &x.role->u, x.rank->overhead_s);
 			memcpy(s[k].seconds, x.rank->seconds, (size_t)u.n * sizeof *s[k].seconds);
 			memcpy(s[k].hold_s, x.rank->hold_s, (size_t)u.n * sizeof *s[k].hold_s);
-			rank[k] = (struct fo_sim_rank){ &x.role->p, &x.role->u, &s[k] };
+			rank[k] = (struct fo_sim_rank){ &x.role->p, &x.role->u, &s[k], NULL };
 		}
 		must(fo_sim_walk_ranks(rank, ranks, false));
 		for (int k = 0; k < ranks; k++) {

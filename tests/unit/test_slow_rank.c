@@ -292,12 +292,13 @@ static void test_hostile(void **state)
 
 /* ---- recorded timelines ---- */
 
-enum { STEPS = 30, SPANS = 4 * STEPS };
+/* Three steps are a window: they begin a quarter of a second apart. */
+enum { WINDOWS = 30, STEPS = 3 * WINDOWS, SPANS = 4 * STEPS };
 static struct fo_span spans[2][2][SPANS];
 static struct fo_timeline_collective collective[2];
 static struct fo_timeline_file file[2];
 
-static void record(int steps, const int64_t *work)
+static void record(int steps, int64_t apart_ns, const int64_t *work)
 {
 	memset(spans, 0, sizeof spans);
 	for (int r = 0; r < 2; r++) {
@@ -310,7 +311,7 @@ static void record(int steps, const int64_t *work)
 		file[r].t.lane[FO_LANE_COMPUTE] = (struct fo_ring){ spans[r][0], SPANS, 0 };
 		file[r].t.lane[FO_LANE_REDUCE] = (struct fo_ring){ spans[r][1], SPANS, 0 };
 		for (int s = 0; s < steps; s++) {
-			const int64_t b = 1000000 * s, all = fo_max(work[0], work[1]) + 100;
+			const int64_t b = apart_ns * s, all = fo_max(work[0], work[1]) + 100;
 			fo_timeline_record(&file[r].t, FO_LANE_COMPUTE, s, 0, b, b + work[r]);
 			fo_timeline_record(&file[r].t, FO_LANE_REDUCE, s, 1, b + work[r], b + all);
 			fo_timeline_record(&file[r].t, FO_LANE_COMPUTE, s, 2, b + all, b + all + 50);
@@ -323,24 +324,30 @@ static void test_timelines(void **state)
 	(void)state;
 	struct fo_ranks o;
 	const struct fo_timeline_file *given[2] = { &file[0], &file[1] };
-	record(STEPS, (const int64_t[]){ 1000, 1800 });
+	const int64_t apart_ns = 250000000;
+	record(STEPS, apart_ns, (const int64_t[]){ 1000, 1800 });
 	fo_ranks_merge(&o, given, 2);
-	assert_true(o.slow.known && o.slow.rank == 1 && o.slow.windows == STEPS && o.slow.slowest == STEPS);
+	assert_true(o.slow.known && o.slow.rank == 1 && o.slow.windows == WINDOWS && o.slow.slowest == WINDOWS);
 	assert_true(o.slow.first == 1 && o.slow.last == STEPS);
 	assert_true(fabs(o.slow.own_s - 1850e-9) < 1e-15 && fabs(o.slow.other_s - 1050e-9) < 1e-15);
 	assert_true(fabs(o.slow.step_s - 1950e-9) < 1e-15 && fabs(o.slow.lost_s - 800e-9) < 1e-15);
 	fo_ranks_fini(&o);
 	/* Alike; too few steps; a rank without a file. */
-	record(STEPS, (const int64_t[]){ 1000, 1000 });
+	record(STEPS, apart_ns, (const int64_t[]){ 1000, 1000 });
 	fo_ranks_merge(&o, given, 2);
 	assert_true(o.slow.known && o.slow.rank == -1);
 	fo_ranks_fini(&o);
-	record(10, (const int64_t[]){ 1000, 1800 });
+	record(3 * 10 + 2, apart_ns, (const int64_t[]){ 1000, 1800 });
 	fo_ranks_merge(&o, given, 2);
 	assert_true(!o.slow.known && o.slow.windows == 10 && o.slow.needed == 11 && o.slow.rank == -1);
 	fo_ranks_fini(&o);
+	/* Many steps that a burst of a neighbour covers are not many windows. */
+	record(STEPS, 1000000, (const int64_t[]){ 1000, 1800 });
+	fo_ranks_merge(&o, given, 2);
+	assert_true(!o.slow.known && o.slow.windows == 0 && o.slow.rank == -1);
+	fo_ranks_fini(&o);
 	given[1] = NULL;
-	record(STEPS, (const int64_t[]){ 1000, 1800 });
+	record(STEPS, apart_ns, (const int64_t[]){ 1000, 1800 });
 	fo_ranks_merge(&o, given, 2);
 	assert_true(!o.slow.known && o.slow.rank == -1);
 	fo_ranks_fini(&o);

@@ -2,6 +2,7 @@
  * there; a case says their sizes and what else is special. Shapes leave remainders in every blocking of ours: odd
  * widths, one row, one column, just above powers of two. */
 #include "check/engine/num.h"
+#include "program/ring.h"
 
 #include <math.h>
 
@@ -248,6 +249,22 @@ static void cases_attention_merge(struct list *l)
 	for (int s = 0; s < RINGS; s++)
 		of_ring(l, &ring[s]);
 }
+
+/* As many heads as ranks, several of each rank, fewer than ranks; heads that are no whole vectors. */
+static void cases_heads_apart(struct list *l)
+{
+	static const struct {
+		int tokens, heads, dim, ranks;
+	} shape[] = { { 1, 1, 8, 1 }, { 5, 2, 8, 2 }, { 33, 6, 12, 3 }, { 9, 1, 20, 4 }, { 17, 2, 64, 4 }, { 40, 8, 16, 2 } };
+	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
+		const int64_t heads = shape[s].heads, ranks = shape[s].ranks;
+		struct fo_num_case *c = all(l, SIZES(DIM(T, shape[s].tokens), DIM(N, heads * shape[s].dim),
+						     DIM(R, shape[s].tokens * ranks),
+						     DIM(C, fo_heads_each(heads, ranks) * shape[s].dim)));
+		c->call.attr.head_dim = shape[s].dim;
+	}
+}
+static void cases_heads_together(struct list *l) { cases_heads_apart(l); }
 
 /* One row of the batch and several; heads that share keys; documents, windows. */
 static void cases_attention_eager(struct list *l)

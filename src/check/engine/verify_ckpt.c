@@ -40,10 +40,11 @@ static fo_status load(struct fo_verify_rig *g, const char *path)
 {
 	struct fo_tensors t = { 0 };
 	struct fo_ckpt_meta meta;
+	int64_t afresh;
 	FO_TRY(fo_ckpt_open(path, &meta));
 	fo_status st = fo_store_tensors(g->store, &g->program, &t);
 	if (st == FO_OK)
-		st = fo_ckpt_read(path, t.weight, t.weights, t.state, t.states);
+		st = fo_ckpt_read(path, t.weight, t.weights, t.state, t.states, &afresh);
 	fo_exec_weights_changed(g->exec);
 	fo_tensors_fini(&t);
 	return st;

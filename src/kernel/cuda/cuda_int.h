@@ -68,6 +68,8 @@ uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
 	X(embed, copy_rows)                         \
 	X(cache_put, copy_rows)                     \
 	X(last_row, copy_rows)                      \
+	X(heads_apart, heads)                       \
+	X(heads_together, heads)                    \
 	X(embed_bwd, embed_bwd)                     \
 	/* launch_norm.c */                         \
 	X(rmsnorm, norm)                            \

@@ -234,6 +234,47 @@ FO_KERNEL(copy_rows_any, struct fo_cuda_copy_args, THREADS)
 	}
 }
 
+/* ---- heads of the ranks of a cp group ---- */
+
+/* What a rank has of one row and what all have lie alike, but for where they begin: x and y are of one type, and no
+ * head is on two ranks, or nothing is added up. */
+FO_KERNEL(heads_16, struct fo_cuda_heads_args, THREADS)
+{
+	const int bytes = p.x.dtype == FO_CUDA_BF16 ? 2 : 4;
+	const uint32_t i = group_of(0, 1);
+	if (i >= p.units)
+		return;
+	const int64_t r = fo_quotient(i, p.per_row), at = (int64_t)(i - r * p.per_row.value) * 16;
+	int64_t row, from;
+	if (p.together) {
+		const int64_t part = p.x.cols * bytes;
+		row = at / part * p.y.rows + r;
+		from = at % part;
+	} else {
+		row = r % p.x.rows;
+		from = (int64_t)p.heads * (r / p.x.rows) / p.ranks * p.head_dim * bytes + at;
+	}
+	*reinterpret_cast<fo_16 *>((unsigned char *)p.y.data + r * p.y.ld * bytes + at) =
+		*reinterpret_cast<const fo_16 *>((const unsigned char *)p.x.data + row * p.x.ld * bytes + from);
+}
+FO_KERNEL(heads_any, struct fo_cuda_heads_args, THREADS)
+{
+	FO_EACH_ELEMENT(i, r, c, p.y.rows, p.y.cols)
+	{
+		if (!p.together) {
+			const int64_t first = (int64_t)p.heads * (r / p.x.rows) / p.ranks * p.head_dim;
+			fo_view_put(p.y, r, c, fo_view_get(p.x, r % p.x.rows, first + c));
+			continue;
+		}
+		const int64_t first = c / p.head_dim * p.ranks / p.heads,
+			      end = first + (p.ranks > p.heads ? p.ranks / p.heads : 1);
+		float sum = 0;
+		for (int64_t rank = first; rank < end; rank++)
+			sum += fo_view_get(p.x, rank * p.y.rows + r, c % p.x.cols);
+		fo_view_put(p.y, r, c, sum);
+	}
+}
+
 /* ---- gradient of the embedding ----
  *
  * Every row of the table is summed by whoever finds the first of its tokens, in the order of positions and in fp32:

@@ -68,6 +68,14 @@ struct fo_cuda_copy_args {
 	uint32_t units;
 	struct fo_cuda_divisor per_row;
 };
+/* Rows of all heads to rows for each of `ranks` ranks with its heads, or (together) back, where a head that several
+ * ranks have is their sum. Units of 16 bytes of y: per_row in a row. */
+struct fo_cuda_heads_args {
+	struct fo_cuda_view x, y;
+	int32_t ranks, heads, head_dim, together;
+	uint32_t units;
+	struct fo_cuda_divisor per_row;
+};
 struct fo_cuda_zero_args {
 	struct fo_cuda_view t;
 };
@@ -98,6 +106,8 @@ struct fo_cuda_embed_sum_args {
 	X(rope_any, struct fo_cuda_rope_args)                        \
 	X(copy_rows_16, struct fo_cuda_copy_args)                    \
 	X(copy_rows_any, struct fo_cuda_copy_args)                   \
+	X(heads_16, struct fo_cuda_heads_args)                       \
+	X(heads_any, struct fo_cuda_heads_args)                      \
 	X(zero_any, struct fo_cuda_zero_args)                        \
 	X(embed_order, struct fo_cuda_embed_order_args)              \
 	FO_CUDA_FLOATS(X, embed_few, struct fo_cuda_embed_sum_args)  \

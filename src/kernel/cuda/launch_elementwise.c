@@ -142,6 +142,36 @@ static fo_status copy_rows(struct fo_cuda_queue *q, const struct fo_call *c, int
 }
 const struct fo_cuda_kernel fo_cuda_copy_rows = { .by = "flatout", .cannot = copy_cannot, .run = copy_rows };
 
+/* ---- heads of the ranks of a cp group ---- */
+
+static const char *heads_cannot(const struct fo_cuda *c, const struct fo_call *s)
+{
+	const struct fo_tensor *x = &s->arg[FO_HEADS_APART_X], *y = &s->arg[FO_HEADS_APART_Y];
+	if (x->rows > INT_MAX || y->rows > INT_MAX || x->cols > INT_MAX || y->cols > INT_MAX)
+		return "there are more than 2^31 rows or columns";
+	return fo_cuda_floats_only(c, s);
+}
+static fo_status heads(struct fo_cuda_queue *q, const struct fo_call *c, int64_t variant)
+{
+	const struct fo_tensor *x = &c->arg[FO_HEADS_APART_X], *y = &c->arg[FO_HEADS_APART_Y];
+	const bool together = fo_op_info(c->kind)->heads == FO_HEADS_TOGETHER;
+	const struct fo_tensor *own = together ? y : x, *by_rank = together ? x : y;
+	const int64_t per_row = y->cols * (int64_t)fo_dtype_bytes(y->dtype) / ACCESS_BYTES;
+	struct fo_cuda_heads_args args = { .x = fo_cuda_view_of(x),
+					   .y = fo_cuda_view_of(y),
+					   .ranks = (int32_t)(by_rank->rows / own->rows),
+					   .heads = (int32_t)(own->cols / c->attr.head_dim),
+					   .head_dim = c->attr.head_dim,
+					   .together = together };
+	if (x->dtype != y->dtype || (together && args.ranks > args.heads) || y->rows * per_row > INT_MAX ||
+	    !fo_cuda_in_eights(&args.x, 1) || !fo_cuda_in_eights(&args.y, 1))
+		return fo_cuda_launch_each(q, FO_CUDA_FN_heads_any, y->rows * y->cols, &args);
+	args.units = (uint32_t)(y->rows * per_row);
+	args.per_row = fo_cuda_divisor_of((uint32_t)per_row);
+	return fo_cuda_launch_blocks(q, FO_CUDA_FN_heads_16, fo_ceil_div(args.units, THREADS), &args);
+}
+const struct fo_cuda_kernel fo_cuda_heads = { .by = "flatout", .cannot = heads_cannot, .run = heads };
+
 /* ---- gradient of the embedding ---- */
 
 static const char *embed_bwd_cannot(const struct fo_cuda *c, const struct fo_call *s)

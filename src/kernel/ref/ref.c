@@ -52,11 +52,11 @@ WS(fp8_step_ws)
 
 /* ---- the table ---- */
 
-/* The type of the first operand that is not an index decides. */
+/* The type of the first operand decides that is no index and not in fp8, which both arithmetics take. */
 static bool is_f64(const struct fo_call *c)
 {
 	int i = 0;
-	while (c->arg[i].dtype == FO_I32 && i + 1 < c->n)
+	while ((c->arg[i].dtype == FO_I32 || fo_dtype_fp8(c->arg[i].dtype)) && i + 1 < c->n)
 		i++;
 	return c->arg[i].dtype == FO_F64;
 }

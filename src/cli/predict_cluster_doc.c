@@ -1,0 +1,286 @@
+/* What flatout predict --cluster prints: the same figures as text, page and JSON. */
+#include "cli/predict_cluster.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- words ---- */
+
+const char *fo_cli_range(struct fo_doc *d, struct fo_range r, enum fo_draw_unit unit)
+{
+	char low[32], high[32];
+	fo_draw_number(low, r.low, unit);
+	fo_draw_number(high, r.high, unit);
+	const char *unit_low = strchr(low, ' '), *unit_high = strchr(high, ' ');
+	if (unit_low && unit_high && !strcmp(unit_low, unit_high))
+		return fo_doc_printf(d, "%.*s to %s", (int)(unit_low - low), low, high);
+	return fo_doc_printf(d, "%s to %s", low, high);
+}
+
+static const char *percent(struct fo_doc *d, double share) { return fo_doc_printf(d, "%.1f %%", 100 * share); }
+
+/* MFU over the interval of step times. */
+static struct fo_range over(const struct fo_cli_predicted *p, double mfu)
+{
+	double work = mfu * p->step.seconds;
+	return (struct fo_range){ work / p->sure.seconds.high, work / p->sure.seconds.low };
+}
+
+static const char *mfu_text(struct fo_doc *d, const struct fo_cli_predicted *p, double mfu)
+{
+	struct fo_range r = over(p, mfu);
+	return fo_doc_printf(d, "%.1f %% (%.1f to %.1f)", 100 * mfu, 100 * r.low, 100 * r.high);
+}
+
+static const char *model_name(const struct fo_cli_predicted *p) { return p->asked->job.model.name; }
+
+static const char *cluster_text(struct fo_doc *d, const struct fo_cluster *c)
+{
+	if (c->nodes <= 1)
+		return fo_doc_printf(d, "%.15g x %s", c->devices, c->device->name);
+	return fo_doc_printf(d, "%.15g x %s in %.15g nodes of %.15g", c->devices, c->device->name, c->nodes,
+			     c->per_node);
+}
+
+static const char *schedule_text(struct fo_doc *d, const struct fo_predict_layout *l)
+{
+	static const char *const name[] = { [FO_PREDICT_1F1B] = "1F1B",
+					    [FO_PREDICT_INTERLEAVED] = "interleaved",
+					    [FO_PREDICT_ZERO_BUBBLE] = "zero bubble",
+					    [FO_PREDICT_GPIPE] = "GPipe" };
+	return l->chunks > 1 ? fo_doc_printf(d, " (%s, %g chunks)", name[l->schedule], l->chunks)
+			     : fo_doc_printf(d, " (%s)", name[l->schedule]);
+}
+
+static const char *recompute_text(struct fo_doc *d, const struct fo_predict_layout *l)
+{
+	if (l->recompute >= 1)
+		return "full recomputation";
+	if (l->recompute > 0)
+		return fo_doc_printf(d, "%.0f %% of each forward computed again", 100 * l->recompute);
+	if (l->recompute_core || l->recompute_ffn)
+		return "attention or feed-forward computed again";
+	return "no recomputation";
+}
+
+static const char *division_text(struct fo_doc *d, const struct fo_cli_predicted *p)
+{
+	const struct fo_predict_layout *l = &p->job.layout;
+	const char *t = fo_doc_printf(d, "dp %.15g", p->step.dp);
+	if (l->zero > 0 && l->shard > 0 && l->shard < p->step.dp * fmax(1, l->cp))
+		t = fo_doc_printf(d, "%s (ZeRO %g over %.15g)", t, l->zero, l->shard);
+	else
+		t = fo_doc_printf(d, "%s (ZeRO %g)", t, l->zero);
+	if (l->tp > 1)
+		t = fo_doc_printf(d, "%s x tp %.15g%s", t, l->tp, l->sp ? " with sequence parallelism" : "");
+	if (l->cp > 1)
+		t = fo_doc_printf(d, "%s x cp %.15g", t, l->cp);
+	if (l->pp > 1)
+		t = fo_doc_printf(d, "%s x pp %.15g%s", t, l->pp, schedule_text(d, l));
+	if (l->ep > 1)
+		t = fo_doc_printf(d, "%s, ep %.15g", t, l->ep);
+	return fo_doc_printf(d, "%s, %s", t, recompute_text(d, l));
+}
+
+/* ---- text and page ---- */
+
+/* A smaller share would show as "0.0 %". */
+#define SHOWN_SHARE 0.0005
+
+static void say_memory(struct fo_doc *d, const struct fo_cli_predicted *p)
+{
+	double usable = p->job.job.machine.memory_bytes;
+	const char *fit = p->sure.bytes.high <= usable ? "fits" : "may not fit";
+	if (p->fits_not)
+		fit = "does not fit";
+	fo_doc_line(d, "memory", "%s (%s) of %s a device: %s", fo_doc_num(d, p->step.bytes, FO_DRAW_BYTES),
+		    fo_cli_range(d, p->sure.bytes, FO_DRAW_BYTES), fo_doc_num(d, usable, FO_DRAW_BYTES), fit);
+}
+
+static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
+{
+	const struct fo_job_asked *j = &p->job;
+	const struct fo_job_shape *s = &j->shape;
+	const char *type = fo_predict_type_name[j->job.type];
+	double all = s->tokens / p->step.seconds;
+	if (p->fits_not)
+		fo_doc_verdict(d, FO_DOC_BAD, "too large",
+			       "%s does not fit on these devices: %s; the times below hold if it did", model_name(p),
+			       p->fits_not);
+	fo_doc_line(d, "predict", "%s on %s, as %s trains", model_name(p), cluster_text(d, &p->asked->cluster),
+		    fo_predict_style[j->job.style].title);
+	fo_doc_line(d, "division", "%s", division_text(d, p));
+	fo_doc_line(d, "work", "%.15g sequences of %.15g tokens a step, %.15g micro-batch%s of %.15g, %s",
+		    s->global_batch, s->seq, p->step.micro_batches, p->step.micro_batches == 1 ? "" : "es",
+		    s->micro_batch, type);
+	fo_doc_verdict(d, FO_DOC_PLAIN, "step", "%s (%s), %s a device, %s",
+		       fo_doc_num(d, p->step.seconds, FO_DRAW_SECONDS),
+		       fo_cli_range(d, p->sure.seconds, FO_DRAW_SECONDS), fo_doc_si(d, p->step.tokens_s, "tok/s"),
+		       fo_doc_si(d, all, "tok/s"));
+	fo_doc_line(d, "MFU", "%s mfu_causal, %s mfu, of %s/s (%s)", mfu_text(d, p, p->step.mfu_causal),
+		    mfu_text(d, p, p->step.mfu), fo_doc_si(d, j->job.machine.peak[j->job.type], "FLOP"), type);
+	if (j->job.type != FO_PREDICT_BF16)
+		fo_doc_line(d, "beside", "%s mfu_causal of the bf16 peak", mfu_text(d, p, p->step.mfu_bf16_causal));
+	say_memory(d, p);
+	if (p->sure.flag)
+		fo_doc_verdict(d, FO_DOC_BAD, "doubt", "%s", p->sure.flag);
+	if (p->asked->cluster.nodes > 1 && p->asked->cluster.net_assumed && !fo_range_known(p->asked->given.net_gb_s))
+		fo_doc_line(d, "network",
+			    "nobody stated it: %.3g GB/s a device, the usual adapter, of which collectives "
+			    "reach a part; --measured-bandwidth says what yours reach",
+			    j->job.machine.net_byte_s / 1e9);
+	for (int i = 0; i < p->asked->notes; i++)
+		fo_doc_line(d, "assumed", "%s", p->asked->note[i]);
+	for (int i = 0; i < j->inferences; i++)
+		fo_doc_line(d, "assumed", "%s", j->inferred[i]);
+}
+
+static void say_parts(struct fo_doc *d, const struct fo_cli_predicted *p)
+{
+	fo_doc_heading(d, "A step");
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrr", "part", "time", "share");
+	for (int i = 0; i < FO_PREDICT_PARTS; i++)
+		if (p->step.part[i] >= SHOWN_SHARE * p->step.seconds)
+			fo_doc_row(d, fo_predict_part_name[i], fo_doc_num(d, p->step.part[i], FO_DRAW_SECONDS),
+				   percent(d, p->step.part[i] / p->step.seconds));
+	fo_doc_heading(d, "Memory of the fullest device");
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lr", "part", "GiB");
+	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
+		if (p->step.memory[i] > 0)
+			fo_doc_row(d, fo_predict_memory_name[i], fo_doc_printf(d, "%.2f", p->step.memory[i] / 0x1p30));
+	fo_doc_row(d, "sum", fo_doc_printf(d, "%.2f", p->step.bytes / 0x1p30));
+}
+
+/* From the whole peak down to the MFU: what each part of the step costs of it. */
+static void say_losses(struct fo_doc *d, const struct fo_cli_predicted *p)
+{
+	const struct fo_predict_step *s = &p->step;
+	struct fo_draw_fall *fall = fo_doc_alloc(d, (FO_PREDICT_PARTS + 1) * sizeof *fall);
+	double useful = s->mfu_causal;
+	size_t n = 0;
+	/* What computes the model's own FLOP takes longer than at the peak. */
+	double products = s->part[FO_PREDICT_MATMUL] + s->part[FO_PREDICT_ATTENTION] + s->part[FO_PREDICT_LOSS];
+	double slow = products / s->seconds - useful;
+	fall[n++] = (struct fo_draw_fall){ "products below the peak", NULL, percent(d, slow), slow };
+	for (int i = 0; i < FO_PREDICT_PARTS; i++) {
+		bool product = i == FO_PREDICT_MATMUL || i == FO_PREDICT_ATTENTION || i == FO_PREDICT_LOSS;
+		if (product || s->part[i] < SHOWN_SHARE * s->seconds)
+			continue;
+		double share = s->part[i] / s->seconds;
+		fall[n++] = (struct fo_draw_fall){ fo_predict_part_name[i], NULL, percent(d, share), share };
+	}
+	struct fo_draw_waterfall w = { .title = "From the peak to the MFU",
+				       .desc = "Shares of the step, taken off the dense peak one by one",
+				       .unit = FO_DRAW_SHARE,
+				       .whole = 1,
+				       .whole_name = "dense peak",
+				       .whole_value = "100 %",
+				       .fall = fall,
+				       .falls = n,
+				       .rest_name = "mfu_causal",
+				       .rest_value = percent(d, useful) };
+	fo_doc_only(d, FO_DOC_PAGE);
+	fo_doc_waterfall(d, &w);
+	fo_doc_only(d, FO_DOC_BOTH);
+}
+
+static void say_sure(struct fo_doc *d, const struct fo_cli_predicted *p)
+{
+	fo_doc_heading(d, "What moves the step most");
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrr", "term, over its own 80 %", "of the step", "");
+	for (int i = 0; i < p->sure.terms; i++)
+		fo_doc_row(d, p->sure.term[i].what,
+			   fo_doc_printf(d, "+- %s", fo_doc_num(d, fabs(p->sure.term[i].seconds), FO_DRAW_SECONDS)),
+			   percent(d, fabs(p->sure.term[i].seconds) / p->step.seconds));
+	fo_doc_heading(d, "What it rests on");
+	for (int i = 0; i < p->sure.rests; i++) {
+		const char *value = p->sure.rest[i].value ? fo_doc_printf(d, ", %.3g", p->sure.rest[i].value) : "";
+		fo_doc_item(d, "%s: %s%s", fo_predict_ground_name[p->sure.rest[i].ground], p->sure.rest[i].what, value);
+	}
+	fo_doc_para(d, "Intervals hold 80 %% of published runs. No figure here was measured on these machines.");
+}
+
+void fo_cli_predicted_doc(struct fo_doc *d, const struct fo_cli_predicted *p)
+{
+	fo_doc_title(d, "Prediction: %s", model_name(p));
+	say_head(d, p);
+	say_parts(d, p);
+	say_losses(d, p);
+	fo_cli_predicted_lanes(d, p);
+	say_sure(d, p);
+}
+
+/* ---- JSON ---- */
+
+static void json_range(struct fo_json *j, const char *key, double mid, struct fo_range r)
+{
+	fo_json_record(j, key, FO_REAL("low", r.low), FO_REAL("mid", mid), FO_REAL("high", r.high));
+}
+
+static void json_layout(struct fo_json *j, const struct fo_cli_predicted *p)
+{
+	const struct fo_predict_layout *l = &p->job.layout;
+	fo_json_record(j, "layout", FO_REAL("devices", l->devices), FO_REAL("dp", p->step.dp),
+		       FO_REAL("tp", fmax(1, l->tp)), FO_REAL("cp", fmax(1, l->cp)), FO_REAL("pp", fmax(1, l->pp)),
+		       FO_REAL("ep", fmax(1, l->ep)), FO_REAL("chunks", fmax(1, l->chunks)), FO_REAL("zero", l->zero),
+		       FO_REAL("shard", l->shard > 0 ? l->shard : p->step.dp * fmax(1, l->cp)),
+		       FO_BOOL("sequence_parallel", l->sp), FO_REAL("micro_batch", l->micro_batch),
+		       FO_REAL("micro_batches", p->step.micro_batches),
+		       FO_REAL("global_batch", p->job.shape.global_batch), FO_REAL("seq", p->job.shape.seq),
+		       FO_REAL("recompute", l->recompute));
+}
+
+static void json_sure(struct fo_json *j, const struct fo_cli_predicted *p)
+{
+	fo_json_array(j, "rests_on");
+	for (int i = 0; i < p->sure.rests; i++)
+		fo_json_record(j, NULL, FO_TEXT("ground", fo_predict_ground_name[p->sure.rest[i].ground]),
+			       FO_TEXT("what", p->sure.rest[i].what), FO_REAL("value", p->sure.rest[i].value),
+			       FO_TEXT("origin", p->sure.rest[i].origin));
+	fo_json_close(j);
+	fo_json_array(j, "moves_most");
+	for (int i = 0; i < p->sure.terms; i++)
+		fo_json_record(j, NULL, FO_TEXT("what", p->sure.term[i].what),
+			       FO_REAL("seconds", p->sure.term[i].seconds));
+	fo_json_close(j);
+	fo_json_text(j, "flag", p->sure.flag);
+	fo_json_array(j, "assumed");
+	for (int i = 0; i < p->asked->notes; i++)
+		fo_json_text(j, NULL, p->asked->note[i]);
+	for (int i = 0; i < p->job.inferences; i++)
+		fo_json_text(j, NULL, p->job.inferred[i]);
+	fo_json_close(j);
+}
+
+void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)
+{
+	const struct fo_cluster *c = &p->asked->cluster;
+	double usable = p->job.job.machine.memory_bytes;
+	fo_json_put(j, FO_TEXT("model", model_name(p)), FO_TEXT("device", c->device->name),
+		    FO_REAL("devices", c->devices), FO_REAL("nodes", c->nodes),
+		    FO_TEXT("style", fo_predict_style[p->job.job.style].name),
+		    FO_TEXT("type", fo_predict_type_name[p->job.job.type]));
+	json_layout(j, p);
+	json_range(j, "step_seconds", p->step.seconds, p->sure.seconds);
+	json_range(j, "tokens_per_second_per_device", p->step.tokens_s, p->sure.tokens_s);
+	json_range(j, "mfu", p->step.mfu, over(p, p->step.mfu));
+	json_range(j, "mfu_causal", p->step.mfu_causal, over(p, p->step.mfu_causal));
+	json_range(j, "mfu_bf16_causal", p->step.mfu_bf16_causal, over(p, p->step.mfu_bf16_causal));
+	fo_json_object(j, "parts_seconds");
+	for (int i = 0; i < FO_PREDICT_PARTS; i++)
+		fo_json_real(j, fo_predict_part_name[i], p->step.part[i]);
+	fo_json_close(j);
+	json_range(j, "memory_bytes", p->step.bytes, p->sure.bytes);
+	fo_json_object(j, "memory_parts_bytes");
+	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
+		fo_json_real(j, fo_predict_memory_name[i], p->step.memory[i]);
+	fo_json_close(j);
+	fo_json_put(j, FO_REAL("usable_bytes", usable),
+		    FO_TEXT("fit", p->fits_not                    ? "does not fit"
+				   : p->sure.bytes.high <= usable ? "fits"
+								  : "may not fit"),
+		    FO_TEXT("would_fit", p->fits_not));
+	if (p->timeline)
+		fo_json_real(j, "simulated_seconds", p->timeline->run.step_s);
+	json_sure(j, p);
+}

@@ -1,0 +1,119 @@
+/* How sure a prediction is, and why: each constant's spread through the step's derivative by it. */
+#include "predict/predict_int.h"
+
+#include <string.h>
+
+/* Of log seconds. Between publishers of one stack runs differ by this much where nothing else does (flatout score,
+ * publishers' factors), and two runs of one configuration by 2 %. */
+#define BETWEEN_PUBLISHERS 0.11
+#define BETWEEN_RUNS 0.03
+/* No published run stands behind a stack: what leaving each publisher out with neutral habits gives beyond the rest. */
+#define NEUTRAL 0.10
+#define EXPERTS 0.25
+/* A fit leaves about half of a constant's prior spread. */
+#define AFTER_FIT 0.5
+#define Z80 1.2816 /* 80 % of a normal distribution are within */
+
+struct effect {
+	int constant;
+	double moves; /* of log seconds, one standard deviation */
+};
+
+static void effects(const struct fo_predict_base *b, const struct fo_predict_work *w, double seconds, struct effect *e,
+		    double *sum)
+{
+	double x[FO_PREDICT_CONSTANTS];
+	struct fo_predict_step s;
+	memcpy(x, b->x, sizeof x);
+	*sum = 0;
+	for (int i = 0; i < FO_PREDICT_CONSTANTS; i++) {
+		const struct fo_predict_constant_row *r = &fo_predict_constant_row[i];
+		e[i] = (struct effect){ i, 0 };
+		if (!fo_predict_reads(w, i))
+			continue;
+		double spread = r->spread * (r->value != r->start ? AFTER_FIT : 1), keep = x[i];
+		x[i] = fmin(fmax(keep * exp(spread), r->low), r->high);
+		fo_predict_time(w, x, &s);
+		double up = fabs(log(s.seconds / seconds));
+		x[i] = fmin(fmax(keep * exp(-spread), r->low), r->high);
+		fo_predict_time(w, x, &s);
+		x[i] = keep;
+		e[i].moves = (up + fabs(log(s.seconds / seconds))) / 2;
+		*sum += e[i].moves * e[i].moves;
+	}
+	for (int i = 0; i < FO_PREDICT_CONSTANTS; i++) /* the largest first; a handful are looked at */
+		for (int k = i + 1; k < FO_PREDICT_CONSTANTS; k++)
+			if (e[k].moves > e[i].moves) {
+				struct effect t = e[i];
+				e[i] = e[k], e[k] = t;
+			}
+}
+
+static void rest(struct fo_predict_certainty *out, enum fo_predict_ground ground, const char *what, double value,
+		 const char *origin)
+{
+	if (out->rests >= FO_PREDICT_RESTS)
+		return;
+	out->rest[out->rests].ground = ground;
+	out->rest[out->rests].what = what;
+	out->rest[out->rests].value = value;
+	out->rest[out->rests++].origin = origin;
+}
+
+/* The best published MFU of a class, causal, over the dense peak of the type, with a little room (docs/accuracy.md). */
+static double best_published(enum fo_predict_family family, enum fo_predict_type type)
+{
+	bool small = type != FO_PREDICT_BF16;
+	switch (family) {
+	case FO_PREDICT_AMPERE: return .68; /* llm-foundry: 62 to 66 % */
+	case FO_PREDICT_HOPPER:
+		return small ? .48 : .67; /* Nebius, 512 H200, fp8: 930 of 1,979; ml_dataflow bf16 66.8 % */
+	case FO_PREDICT_BLACKWELL:
+		if (type == FO_PREDICT_FP4)
+			return .36;
+		return small ? .56 : .60;
+	case FO_PREDICT_RTX: return .85;
+	default: return .45;
+	}
+}
+
+void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			     const struct fo_predict_step *s, struct fo_predict_certainty *out)
+{
+	struct fo_predict_work w;
+	struct effect e[FO_PREDICT_CONSTANTS];
+	const struct fo_predict_style *style = &fo_predict_style[b->job.style];
+	const struct fo_predict_machine *d = &b->job.machine;
+	double sum;
+	*out = (struct fo_predict_certainty){ .sd = NAN };
+	fo_predict_work_of(b, l, &w);
+	if (w.wrong || s->wrong)
+		return;
+	effects(b, &w, s->seconds, e, &sum);
+	double known = b->job.habit > 0 ? 0 : BETWEEN_PUBLISHERS;
+	sum += known * known + BETWEEN_RUNS * BETWEEN_RUNS + style->neutral * NEUTRAL * NEUTRAL +
+	       w.moe * EXPERTS * EXPERTS;
+	out->sd = sqrt(sum);
+	double f = exp(Z80 * out->sd), g = exp(Z80 * s->memory_sd);
+	out->seconds = (struct fo_range){ s->seconds / f, s->seconds * f };
+	out->tokens_s = (struct fo_range){ s->tokens_s / f, s->tokens_s * f };
+	out->bytes = (struct fo_range){ s->bytes / g, s->bytes * g };
+	rest(out, d->sustained > 0 ? FO_PREDICT_MEASURED : FO_PREDICT_CATALOGUE, "the device's peaks and memory rate",
+	     d->peak[b->job.type], d->name);
+	if (w.shard * w.replicate > w.shard_node || !w.tp_inside || !w.cp_inside || !w.pp_inside)
+		rest(out, d->net_share > 0 ? FO_PREDICT_MEASURED : FO_PREDICT_CATALOGUE,
+		     "the network adapters' rate of a device, bytes/s", d->net_byte_s, "the cluster");
+	rest(out, style->neutral ? FO_PREDICT_GUESS : FO_PREDICT_FITTED, "the framework's habits", 0, style->origin);
+	for (int i = 0; i < FO_PREDICT_CONSTANTS && e[i].moves > .002; i++) {
+		const struct fo_predict_constant_row *r = &fo_predict_constant_row[e[i].constant];
+		rest(out, r->value != r->start ? FO_PREDICT_FITTED : FO_PREDICT_GUESS, r->meaning, r->value, r->origin);
+		if (out->terms < FO_PREDICT_TERMS) {
+			out->term[out->terms].what = r->meaning;
+			out->term[out->terms++].seconds = s->seconds * (exp(Z80 * e[i].moves) - 1);
+		}
+	}
+	if (!b->job.lora && s->mfu_causal > best_published(d->family, b->job.type))
+		out->flag = "above the best MFU that anyone published on such a device in this number type";
+	else if (out->bytes.low > d->memory_bytes)
+		out->flag = "more memory than the device has";
+}

@@ -1,0 +1,246 @@
+/* Predicts a training job's step time and memory from its configuration alone, for any device of the catalogue.
+ *
+ * Plain numbers in, plain numbers out: nothing is read, allocated or kept, so that a search can ask a million times.
+ * What depends on model, device, framework, number type and sequence is prepared once (fo_predict_prepare); a division
+ * over devices then costs one to two microseconds (fo_predict_point). docs/predict.md has each formula, and where it
+ * comes from; constants.def has every constant with its bounds and its origin; styles.def has the frameworks.
+ *
+ * Tokens/s of published runs are off by some 5 % where other models of the same publisher are known, by 10 % and more
+ * where none is (docs/accuracy.md). Each answer carries an interval that says so. */
+#ifndef FO_PREDICT_PREDICT_H
+#define FO_PREDICT_PREDICT_H
+
+#include "base/range.h"
+#include "hw/catalogue.h"
+#include "model/model.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ---- what is asked ---- */
+
+/* Of the linear layers' products; the head and attention stay in bf16. */
+enum fo_predict_type {
+	FO_PREDICT_BF16,  /* fp16 alike */
+	FO_PREDICT_FP8,   /* one scale for a tensor, delayed or current */
+	FO_PREDICT_MXFP8, /* a scale for each block or row */
+	FO_PREDICT_FP4,
+	FO_PREDICT_TF32,
+	FO_PREDICT_FP32,
+	FO_PREDICT_TYPES
+};
+extern const char *const fo_predict_type_name[FO_PREDICT_TYPES]; /* "bf16", "fp8", ... */
+
+/* A framework's habits: a row of styles.def. */
+enum fo_predict_style_id {
+#define FO_PREDICT_STYLE(id, ...) FO_PREDICT_STYLE_##id,
+#include "predict/styles.def"
+#undef FO_PREDICT_STYLE
+	FO_PREDICT_STYLES
+};
+enum fo_predict_attention {
+	FO_PREDICT_ATTENTION_FUSED,  /* cuDNN's and Transformer Engine's kernels, FlashAttention 3 and later */
+	FO_PREDICT_ATTENTION_SDPA,   /* FlashAttention 2, as PyTorch brings it */
+	FO_PREDICT_ATTENTION_TRITON, /* FlashAttention 1 in Triton */
+	FO_PREDICT_ATTENTION_STORED  /* scores are written to memory */
+};
+struct fo_predict_style {
+	const char *name, *title; /* "torchtitan", "torchtitan (FSDP2, compiled)" */
+	const char *family;       /* whose fitted constants it shares: "compiled" */
+	const char *words;        /* in a framework's name, separated by '|'; lower case */
+	enum fo_predict_attention attention;
+	double gradient_bytes;  /* of a reduced gradient */
+	double logit_bytes;     /* moved for one logit, forward and backward */
+	double optimizer_bytes; /* moved for one parameter */
+	double zero;            /* stage where nobody states one */
+	bool sequence_parallel; /* with tensor parallelism, where nobody states it */
+	bool recomputes;        /* whole layers, where nobody states it */
+	bool neutral;           /* no published runs stand behind it: the interval is wide */
+	const char *origin;
+};
+extern const struct fo_predict_style fo_predict_style[FO_PREDICT_STYLES];
+
+/* A decoder. Matrices without biases; 0 where a model has no such thing. */
+struct fo_predict_model {
+	double layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
+	double matrices;  /* of a feed-forward: 3 gated, 2 not */
+	bool tied;        /* the head is the embedding */
+	double qkv_width; /* outputs of the projections to queries, keys and values; 0: (heads + 2 kv_heads) head_dim */
+	double value_dim; /* 0: head_dim */
+	double window;    /* positions that a token looks back at most; 0: all */
+	double experts, top_k, expert_ffn, shared_ffn, moe_layers; /* experts 0: dense; else ffn is of dense layers */
+};
+void fo_predict_model_of(const struct fo_model *m, struct fo_predict_model *out);
+double fo_predict_params(const struct fo_predict_model *m); /* all of them, the head once more unless tied */
+
+enum fo_predict_family {
+	FO_PREDICT_AMPERE, /* and older */
+	FO_PREDICT_HOPPER,
+	FO_PREDICT_BLACKWELL,
+	FO_PREDICT_RTX,
+	FO_PREDICT_AMD,
+	FO_PREDICT_FAMILIES
+};
+/* One device and what joins it to others. */
+struct fo_predict_machine {
+	char name[48];
+	enum fo_predict_family family;
+	double peak[FO_PREDICT_TYPES]; /* dense FLOP/s; NAN: no such type */
+	double memory_byte_s, memory_bytes, units, watts;
+	double node_byte_s; /* of a device to others of its fast domain, one direction */
+	double per_node;    /* devices of that domain */
+	double net_byte_s;  /* of a device to other domains, one direction; of its adapters as sold */
+	double net_share;   /* of that, what collectives reach; 0: the constant NET */
+	double sustained;   /* measured share of the bf16 peak in large products; 0: the constant of the family */
+	double power;       /* of products' rate, what a power limit leaves; 0: all */
+	bool pcie;          /* no fast links */
+};
+/* Takes a row of the catalogue. FO_EUNSUPPORTED, naming what is missing, for a device of which nothing is measured
+ * (TPUs, Gaudi, Trainium) or that has no bf16 (fp16) peak or memory rate. */
+FO_CHECKED fo_status fo_predict_machine_of(const struct fo_device *d, struct fo_predict_machine *out);
+/* A power limit in W in place of the device's own: what large products reach goes with it. */
+void fo_predict_power_limit(struct fo_predict_machine *m, double watts);
+
+/* What does not change in a search over divisions. */
+struct fo_predict_job {
+	struct fo_predict_model model;
+	struct fo_predict_machine machine;
+	enum fo_predict_style_id style;
+	enum fo_predict_type type;
+	double seq;
+	bool lora;              /* frozen weights */
+	double attention_share; /* of causal scores that are computed: packed short texts have less; 0: all */
+	double habit;           /* a publisher's factor on speed; 0: unseen, 1 */
+	double year;            /* of the framework's release, 2026.3; 0: not known */
+	/* What a configuration states; 0: as the style does. */
+	int attention;         /* 1 + enum fo_predict_attention */
+	double logit_bytes;    /* moved for one logit: 8 for a fused loss */
+	double gradient_bytes; /* of a gradient that is reduced */
+	double kept_gradient;  /* bytes of a gradient that is kept; -1: none are (the optimizer is in backward) */
+	double weight_bytes;   /* of a weight that is kept beside masters */
+	double state_bytes;    /* masters and moments of a weight */
+};
+
+enum fo_predict_schedule { FO_PREDICT_1F1B, FO_PREDICT_INTERLEAVED, FO_PREDICT_ZERO_BUBBLE, FO_PREDICT_GPIPE };
+/* devices = dp x tp x cp x pp. Fields that are 0 mean 1, off or none. */
+struct fo_predict_layout {
+	double devices;
+	double tp, cp, pp, ep;
+	double chunks; /* of layers on a pipeline rank */
+	enum fo_predict_schedule schedule;
+	double zero;          /* 0 to 3 */
+	double shard;         /* ranks that states are sharded over; 0: all dp x cp */
+	bool sp;              /* sequence parallelism beside tp */
+	double micro_batch;   /* sequences */
+	double global_batch;  /* sequences of a step */
+	double recompute;     /* share of each layer's forward that backward repeats: 1 full */
+	bool recompute_core;  /* the attention's core */
+	bool recompute_ffn;   /* the up projections and the activation */
+	double kept;          /* activations kept, where recompute is a share of layers; 0: 1 - recompute */
+	int tp_overlap;       /* 1: hidden behind products, -1: not, 0: as the style does */
+	int dp_overlap;       /* of gradients and weights with compute: the same */
+	int graphs;           /* 1: CUDA graphs, -1: none, 0: as the style does */
+	double micro_batches; /* 0: global_batch / (dp micro_batch), rounded up */
+};
+
+/* ---- the answer ---- */
+
+enum fo_predict_part {
+	FO_PREDICT_MATMUL,
+	FO_PREDICT_ATTENTION,
+	FO_PREDICT_MEMORY, /* bound by memory: norms, rotations, activations, casts, permutes */
+	FO_PREDICT_LOSS,   /* the head's products, cross-entropy */
+	FO_PREDICT_RECOMPUTE,
+	FO_PREDICT_TENSOR, /* exposed communication of that axis */
+	FO_PREDICT_CONTEXT,
+	FO_PREDICT_EXPERT,
+	FO_PREDICT_DATA,
+	FO_PREDICT_SENDS, /* between pipeline stages */
+	FO_PREDICT_BUBBLE,
+	FO_PREDICT_OPTIMIZER,
+	FO_PREDICT_HOST, /* launches that the device waits for */
+	FO_PREDICT_REST, /* stragglers, what is done once a step */
+	FO_PREDICT_PARTS
+};
+extern const char *const fo_predict_part_name[FO_PREDICT_PARTS];
+
+enum fo_predict_memory {
+	FO_PREDICT_WEIGHTS,
+	FO_PREDICT_GRADIENTS,
+	FO_PREDICT_STATES, /* moments and masters */
+	FO_PREDICT_ACTIVATIONS,
+	FO_PREDICT_LOGITS,
+	FO_PREDICT_BUFFERS,  /* weights gathered for use, buckets */
+	FO_PREDICT_OVERHEAD, /* what the framework's allocator and libraries hold on top */
+	FO_PREDICT_MEMORIES
+};
+extern const char *const fo_predict_memory_name[FO_PREDICT_MEMORIES];
+
+struct fo_predict_step {
+	const char *wrong; /* why there is no answer, one sentence, static; NULL */
+	double dp, micro_batches;
+	double seconds, part[FO_PREDICT_PARTS]; /* of one step; parts sum to it */
+	double tokens_s;                        /* of one device */
+	double mfu, mfu_causal;                 /* of the dense peak of the job's type; all scores, the causal half */
+	double mfu_bf16_causal;                 /* of the bf16 peak */
+	double bytes, memory[FO_PREDICT_MEMORIES]; /* of the fullest device */
+	double memory_sd;                          /* of log bytes */
+};
+
+/* What depends on the job alone. Large; lives on the caller's stack or heap, holds no pointers to it. */
+struct fo_predict_base {
+	struct fo_predict_job job;
+	double x[128];                   /* the constants; private */
+	double rate[2];                  /* FLOP/s of endless products: linear layers, head; private */
+	double flops_full, flops_causal; /* of one token, forward and backward, without repetition */
+	double layer_params, ffn_params; /* of one layer: all but experts, routed experts; private */
+};
+/* NULL, or in one static sentence what cannot be (no layers, a type without a peak). */
+const char *fo_predict_prepare(const struct fo_predict_job *job, struct fo_predict_base *b);
+/* One division. Never fails; out->wrong says what does not come out. Safe from several threads. */
+void fo_predict_point(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_step *out);
+/* Memory alone, in a fraction of the time. */
+void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			  struct fo_predict_step *out);
+
+/* ---- how sure, and why ---- */
+
+enum fo_predict_ground { FO_PREDICT_MEASURED, FO_PREDICT_CATALOGUE, FO_PREDICT_FITTED, FO_PREDICT_GUESS };
+extern const char *const fo_predict_ground_name[4]; /* "measured here", "catalogue", "fitted constant", "guess" */
+enum { FO_PREDICT_RESTS = 12, FO_PREDICT_TERMS = 3 };
+struct fo_predict_certainty {
+	struct fo_range seconds, tokens_s, bytes; /* 80 % */
+	double sd;                                /* of log seconds */
+	struct {
+		enum fo_predict_ground ground;
+		const char *what; /* "the share of the bf16 peak that large products sustain" */
+		double value;     /* as the constants' table has it */
+		const char *origin;
+	} rest[FO_PREDICT_RESTS]; /* what the answer rests on, the largest effect first */
+	int rests;
+	struct {
+		const char *what;
+		double seconds;   /* that its own 80 % interval moves the step, one way */
+	} term[FO_PREDICT_TERMS]; /* those that move it most, largest first */
+	int terms;
+	const char *flag; /* why to distrust it: above the best published MFU of its class, ...; NULL */
+};
+/* About fifty points. */
+void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			     const struct fo_predict_step *s, struct fo_predict_certainty *out);
+
+/* The table of constants (constants.def). */
+struct fo_predict_constant_row {
+	const char *id;
+	double value, start, spread, low, high; /* value: fitted; spread: of log */
+	const char *unit, *meaning, *origin;
+};
+extern const struct fo_predict_constant_row fo_predict_constant_row[];
+extern const int fo_predict_constant_count;
+
+/* The style whose words a framework's name has ("NVIDIA NeMo/Megatron-Core"), else the neutral one. */
+enum fo_predict_style_id fo_predict_style_of(const char *framework);
+/* The factor of a publisher of published runs ("bloom"); 0: none such. */
+double fo_predict_habit(const char *publisher);
+
+#endif

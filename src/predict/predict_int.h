@@ -1,0 +1,78 @@
+/* The two halves of a prediction: what a division of a job costs in FLOP and bytes, which no constant touches, and the
+ * constants that turn it into seconds. A fit counts once and turns many times. Private to predict and score. */
+#ifndef FO_PREDICT_PREDICT_INT_H
+#define FO_PREDICT_PREDICT_INT_H
+
+#include "predict/predict.h"
+
+enum fo_predict_constant {
+#define FO_PREDICT_CONSTANT(id, ...) FO_X_##id,
+#include "predict/constants.def"
+#undef FO_PREDICT_CONSTANT
+	FO_PREDICT_CONSTANTS
+};
+/* Constants that frameworks share: the columns of U_, HOST_ and TP_ in constants.def. */
+enum fo_predict_habits { FO_MCORE, FO_MLM, FO_MEG22, FO_EAGER, FO_FSDP1, FO_COMPILED, FO_XLA, FO_GRAPHS, FO_HABITS };
+enum fo_predict_habits fo_predict_habits_of(enum fo_predict_style_id style);
+
+enum { FO_PREDICT_QKV, FO_PREDICT_OUT, FO_PREDICT_UP, FO_PREDICT_DOWN, FO_PREDICT_HEAD, FO_PREDICT_SITES };
+enum { FO_PREDICT_FORWARD, FO_PREDICT_INPUT, FO_PREDICT_WEIGHT };
+
+struct fo_predict_product {
+	double flop, idle, depth; /* idle: tiles and waves over ideal, at least 1 */
+	double bytes, sums;       /* sums: of weight gradients' fp32 sums */
+};
+/* One micro-batch of one layer on one device, and what happens once a step. */
+struct fo_predict_work {
+	const char *wrong;
+	/* Constants that this job reads. */
+	int ceil, ceil_head, attention, part, habits;
+	double rate, rate_head; /* FLOP/s at a ceiling of 1 */
+	double peak_bf16, memory_byte_s, node, net, net_share, sustained;
+	bool pcie, stored, plain_exchange, trains, moe, dense_too, graphs, fsdp, eager_data;
+	struct fo_predict_product product[FO_PREDICT_SITES][3];
+	double repeats[FO_PREDICT_SITES];          /* of a site in one layer: local experts, share of layers */
+	struct fo_predict_product dense_ffn[2][3]; /* of layers without experts, and shared experts */
+	double dense_share, shared_share;
+	double attention_flop, scores, dim64, seq;
+	double moved, casts[2], cast_weights, permuted, all_to_all, all_to_all_net, local_experts; /* bytes; count */
+	bool fp8, block;
+	double logit_bytes, logits;
+	double tp, tp_bytes, cp, cp_bytes, ep, in_node, send_bytes;
+	bool tp_inside, cp_inside, ep_inside, pp_inside;
+	double tp_exposed; /* 0: the style's constant */
+	bool tp_hidden;
+	int dp_overlap;
+	double shard, shard_node, nodes, replicate; /* ranks that share states, of these in a node, nodes; replicas */
+	double layer_bytes, gradient_bytes, local_params, optimizer_bytes;
+	double layers, pp, chunks, micro_batches, dp, micro_batch, devices;
+	enum fo_predict_schedule schedule;
+	double zero, again, kept;
+	bool again_core, again_ffn;
+	double year;
+	double habit;
+};
+
+/* Bytes of a reduced gradient. */
+double fo_predict_gradient_bytes(const struct fo_predict_job *j);
+/* Held by allocators and libraries of a stack that nobody measured, on top of what a model takes: 3 to 8 % for
+ * fragmentation (planners' reserve is 5), 1 to 3 GB for the context and NCCL. */
+#define FO_PREDICT_HELD_TIMES 1.05
+#define FO_PREDICT_HELD_BYTES 2e9
+/* Copies the table's values (fitted true) or starts. */
+void fo_predict_constants(bool fitted, double x[FO_PREDICT_CONSTANTS]);
+/* Counts. */
+void fo_predict_work_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w);
+/* Seconds, of constants x. out: dp, micro_batches, seconds, part. */
+void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo_predict_step *out);
+/* The part of it that memory needs. */
+void fo_predict_shape_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w);
+/* Fills bytes, memory, memory_sd. */
+void fo_predict_bytes(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+		      const struct fo_predict_work *w, struct fo_predict_step *out);
+/* Fills tokens_s and MFU from seconds. */
+void fo_predict_finish(const struct fo_predict_base *b, const struct fo_predict_work *w, struct fo_predict_step *out);
+/* Which constants can move this work's seconds? */
+bool fo_predict_reads(const struct fo_predict_work *w, int constant);
+
+#endif

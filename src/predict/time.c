@@ -1,0 +1,323 @@
+/* Seconds of a step: the counts of work.c over the constants' rates. docs/predict.md has the formulas. */
+#include "predict/predict_int.h"
+
+#include <string.h>
+
+struct now {
+	const struct fo_predict_work *w;
+	const double *x;
+	double memory;       /* bytes/s */
+	double linear, head; /* FLOP/s */
+	double node, net;
+};
+
+static double most(double a, double b) { return a > b ? a : b; }
+static double least(double a, double b) { return a < b ? a : b; }
+
+static double product_s(const struct now *n, const struct fo_predict_product *p, double rate)
+{
+	const double *x = n->x;
+	double t = p->flop / rate * (1 + x[FO_X_QUANT] * (p->idle - 1)) * (1 + x[FO_X_DEPTH] * p->depth);
+	return most(t, p->bytes / n->memory) + x[FO_X_SUMS] * p->sums / n->memory;
+}
+
+/* Forward, input's gradient, weight's gradient of all products of one layer. */
+struct products {
+	double pass[3], up;
+};
+static struct products products(const struct now *n)
+{
+	const struct fo_predict_work *w = n->w;
+	struct products out = { .up = 0 };
+	for (int i = 0; i < FO_PREDICT_HEAD; i++) {
+		bool routed = w->moe && i >= FO_PREDICT_UP;
+		double times = w->repeats[i] / (routed ? n->x[FO_X_EXPERT_RATE] / n->x[FO_X_EXPERT_UNEVEN] : 1);
+		for (int pass = 0; pass < 3; pass++) {
+			double t = times * product_s(n, &w->product[i][pass], n->linear);
+			out.pass[pass] += t;
+			if (i == FO_PREDICT_UP && pass == 0)
+				out.up = t;
+		}
+	}
+	for (int i = 0; w->dense_too && i < 2; i++)
+		for (int pass = 0; pass < 3; pass++)
+			out.pass[pass] += product_s(n, &w->dense_ffn[i][pass], n->linear);
+	if (!w->trains)
+		out.pass[FO_PREDICT_WEIGHT] = 0;
+	return out;
+}
+
+static double attention_s(const struct now *n)
+{
+	const struct fo_predict_work *w = n->w;
+	const double *x = n->x;
+	if (w->stored)
+		return 2 * w->attention_flop / (n->head * .8) + w->scores * 13 * x[FO_X_ATT_STORED] / n->memory;
+	double rate = w->peak_bf16 * x[w->attention] * (1 - w->dim64 * (1 - x[FO_X_ATT_DIM64])) /
+		      (1 + x[FO_X_ATT_SHORT] / w->seq);
+	return w->attention_flop / rate + x[FO_X_ATT_START] * 1e-6;
+}
+
+/* A gather or reduce-scatter of `bytes` in all. A ring over nodes uses the adapters of all its members in a node. */
+static double ring_s(const struct now *n, double bytes, double ranks, bool inside, double in_node)
+{
+	const double *x = n->x;
+	if (ranks <= 1)
+		return 0;
+	double rate = inside ? n->node : least(n->node, n->net * in_node);
+	double half = 1e6 * x[inside ? FO_X_NODE_HALF : FO_X_NET_HALF];
+	double start = 1e-6 * x[inside ? FO_X_NODE_START : FO_X_NET_START];
+	return start * (.5 + .5 * (ranks - 1) / 3) + (ranks - 1) / ranks * (bytes + half) / rate;
+}
+
+/* The same over ranks that hold states: within nodes and between them at once. */
+static double spread_s(const struct now *n, double bytes, double ranks, double in_node, double nodes)
+{
+	const double *x = n->x;
+	if (ranks <= 1)
+		return 0;
+	double doublings = nodes > 1 ? log2(nodes) : 0, net = n->net / (1 + x[FO_X_NET_NODES] * doublings);
+	double inner = (in_node - 1) / in_node * bytes / n->node;
+	double outer = nodes > 1 ? (ranks - 1) / ranks * bytes / (in_node * net) : 0;
+	double start = 1e-6 *
+		       ((ranks - nodes) * x[FO_X_NODE_HOP] + (nodes > 1 ? nodes * x[FO_X_NET_HOP] : 0)); /* a ring */
+	return most(inner, outer) + start;
+}
+
+/* Device and host work side by side: the slower one, and a little more where both are alike. */
+static double beside(double device, double host)
+{
+	double a = device * device, b = host * host;
+	return sqrt(sqrt(a * a + b * b));
+}
+
+/* One layer of one micro-batch. */
+struct layer {
+	struct products products;
+	double attention[2], memory[2], tensor[2], context, expert, host[2], pass[2];
+	double again; /* seconds that backward repeats */
+	double data[2];
+};
+
+static double experts_age(const struct now *n)
+{
+	/* No further than runs show it. */
+	double years = n->w->year > 0 ? fmax(-1, fmin(1.2, n->w->year - 2025.5)) : 0;
+	return pow(n->x[FO_X_EXPERT_YEAR], years);
+}
+
+static void layer_memory(const struct now *n, struct layer *y)
+{
+	const struct fo_predict_work *w = n->w;
+	const double *x = n->x;
+	double moved = w->moved * x[FO_X_U_MCORE + w->habits] / n->memory;
+	y->memory[0] = moved, y->memory[1] = 1.6 * moved;
+	if (w->fp8) {
+		double cast = x[FO_X_CAST8] * (w->block ? x[FO_X_CAST_BLOCK] : 1) / n->memory;
+		y->memory[0] += (w->casts[0] + w->cast_weights) * cast;
+		y->memory[1] += w->casts[1] * cast;
+	}
+	if (w->moe) {
+		double permuted = w->permuted * x[FO_X_EXPERT_TRAFFIC] * experts_age(n) / n->memory;
+		y->memory[0] += permuted, y->memory[1] += permuted;
+	}
+}
+
+static void layer_messages(const struct now *n, struct layer *y)
+{
+	const struct fo_predict_work *w = n->w;
+	const double *x = n->x;
+	int habits = w->tp_hidden ? FO_MCORE : w->habits; /* as those hide it that do */
+	double exposed = w->tp_exposed > 0 ? w->tp_exposed : x[FO_X_TP_MCORE + habits];
+	double tensor = 4 * ring_s(n, w->tp_bytes, w->tp, w->tp_inside, w->in_node);
+	y->tensor[0] = tensor * exposed, y->tensor[1] = tensor * exposed * 1.25;
+	double hidden = tensor * (1 - exposed) * x[FO_X_TAX];
+	y->products.pass[FO_PREDICT_FORWARD] += hidden;
+	y->products.pass[FO_PREDICT_INPUT] += hidden;
+	double keys = ring_s(n, w->cp_bytes, w->cp, w->cp_inside, w->in_node);
+	y->context = w->cp > 1 ? most(0, keys - y->attention[0]) + x[FO_X_CP] * keys : 0;
+	if (w->moe && w->ep > 1) {
+		double inner = w->all_to_all * (w->ep - 1) / w->ep / n->node, outer = w->all_to_all_net / n->net;
+		double sent = most(inner, outer) * x[FO_X_EXPERT_UNEVEN];
+		y->expert = 2 * (2e-6 * x[FO_X_NODE_START] + sent) * x[FO_X_EXPERT_SENT] * experts_age(n);
+	}
+}
+
+static void layer_again(const struct now *n, struct layer *y)
+{
+	const struct fo_predict_work *w = n->w;
+	double rest = 1 - w->again;
+	y->again = w->again * y->pass[0];
+	if (w->again_core)
+		y->again += rest * (w->stored ? y->attention[0] : .5 * y->memory[0]);
+	if (w->again_ffn)
+		y->again += rest * y->products.up;
+}
+
+/* Fully sharded weights: gathered for each pass, their gradients scattered behind backward. */
+static void layer_shards(const struct now *n, struct layer *y)
+{
+	const struct fo_predict_work *w = n->w;
+	double backward = y->pass[1] + y->again, few = n->x[FO_X_FSDP];
+	if (!w->fsdp) {
+		y->data[0] = y->data[1] = 0;
+		return;
+	}
+	double gather = spread_s(n, w->layer_bytes, w->shard, w->shard_node, w->nodes);
+	double scatter = w->trains ? spread_s(n, w->gradient_bytes, w->shard, w->shard_node, w->nodes) : 0;
+	if (w->dp_overlap < 0) {
+		y->data[0] = gather, y->data[1] = gather + scatter;
+		return;
+	}
+	y->data[0] = most(y->pass[0], gather) + few * least(y->pass[0], gather) - y->pass[0];
+	y->data[1] = most(backward, gather + scatter) + few * least(backward, gather + scatter) - backward;
+}
+
+static void layer_of(const struct now *n, struct layer *y)
+{
+	const struct fo_predict_work *w = n->w;
+	const double *x = n->x;
+	*y = (struct layer){ .products = products(n) };
+	y->attention[0] = attention_s(n);
+	y->attention[1] = (w->stored ? 2.1 : 2.5) * y->attention[0];
+	layer_memory(n, y);
+	layer_messages(n, y);
+	double launches = w->graphs ? x[FO_X_HOST_GRAPHS] : x[FO_X_HOST_MCORE + w->habits];
+	launches += w->tp > 1 && !w->graphs ? x[FO_X_HOST_TP] * (w->habits != FO_GRAPHS && w->habits != FO_XLA) : 0;
+	launches *= 1e-6;
+	if (w->moe)
+		launches *= most(1, (x[FO_X_EXPERT_HOST] + x[FO_X_EXPERT_EACH] * w->local_experts) * experts_age(n));
+	const double *p = y->products.pass;
+	double device[2] = { p[0] + y->attention[0] + y->memory[0] + y->tensor[0] + y->context + y->expert,
+			     p[1] + p[2] + y->attention[1] + y->memory[1] + y->tensor[1] + 2 * y->context + y->expert };
+	for (int i = 0; i < 2; i++) {
+		y->pass[i] = beside(device[i], launches);
+		y->host[i] = y->pass[i] - device[i];
+	}
+	layer_again(n, y);
+	layer_shards(n, y);
+}
+
+/* Gradients and weights that are exchanged once a step. */
+static double exchange_s(const struct now *n, const struct layer *y)
+{
+	const struct fo_predict_work *w = n->w;
+	double gradient = w->gradient_bytes / (w->layer_bytes / 2);
+	if (!w->trains || w->shard * w->replicate <= 1)
+		return 0;
+	if (w->fsdp) {
+		if (w->replicate <= 1)
+			return 0;
+		double part = w->local_params * gradient / w->shard; /* an all-reduce among replicas, behind backward */
+		double all = 2 *
+			     spread_s(n, part, w->replicate, most(1, w->in_node / (w->tp * w->shard)), w->replicate);
+		return most(0, all - w->layers / w->pp * y->pass[1]) + n->x[FO_X_DATA] * all;
+	}
+	double ranks = w->shard * w->replicate, in_node = least(most(w->in_node / w->tp, 1), ranks);
+	double nodes = most(1, ranks / in_node);
+	double scatter = spread_s(n, gradient * w->local_params, ranks, in_node, nodes),
+	       gather = spread_s(n, 2 * w->local_params, ranks, in_node, nodes);
+	if (w->dp_overlap < 0 || (w->plain_exchange && !w->dp_overlap))
+		return scatter + gather;
+	double share = n->x[FO_X_DATA];
+	share = w->eager_data ? least(1, 1.6 * share) : share;
+	double per = w->layers / (w->pp * w->chunks);
+	double behind = per * (y->pass[1] + y->again), before = per * y->pass[0];
+	return share * (scatter + gather) + most(0, (1 - share) * scatter - behind) +
+	       most(0, (1 - share) * gather - before);
+}
+
+static double bubble_s(const struct now *n, const struct layer *y, double stage, double sends)
+{
+	const struct fo_predict_work *w = n->w;
+	if (w->pp <= 1)
+		return 0;
+	double idle = (w->pp - 1) / w->chunks * (stage + sends);
+	if (w->schedule == FO_PREDICT_ZERO_BUBBLE) /* ZB1P: forward, backward of inputs, less that of weights */
+		idle = (w->pp - 1) * most(0, stage - 2 * w->layers / w->pp * y->products.pass[FO_PREDICT_WEIGHT]);
+	return idle * n->x[FO_X_BUBBLE];
+}
+
+static void add_layers(const struct layer *y, double times, double *part)
+{
+	const double *p = y->products.pass;
+	part[FO_PREDICT_MATMUL] = times * (p[0] + p[1] + p[2]);
+	part[FO_PREDICT_ATTENTION] = times * (y->attention[0] + y->attention[1]);
+	part[FO_PREDICT_MEMORY] = times * (y->memory[0] + y->memory[1]);
+	part[FO_PREDICT_RECOMPUTE] = times * y->again;
+	part[FO_PREDICT_TENSOR] = times * (y->tensor[0] + y->tensor[1]);
+	part[FO_PREDICT_CONTEXT] = times * 3 * y->context;
+	part[FO_PREDICT_EXPERT] = times * 2 * y->expert;
+	part[FO_PREDICT_HOST] = times * (y->host[0] + y->host[1]);
+	part[FO_PREDICT_DATA] = times * (y->data[0] + y->data[1]);
+}
+
+static void now_of(const struct fo_predict_work *w, const double *x, struct now *n)
+{
+	double part = w->part >= 0 ? x[w->part] : 1;
+	*n = (struct now){ .w = w, .x = x, .memory = x[FO_X_HBM] * w->memory_byte_s };
+	double scale = w->sustained > 0 ? w->sustained / x[w->ceil_head] : 1;
+	n->linear = w->rate * x[w->ceil] * part * scale;
+	n->head = w->rate_head * x[w->ceil_head] * part * scale;
+	n->node = w->node * x[w->pcie ? FO_X_PCIE : FO_X_NODE];
+	n->net = w->net * (w->net_share > 0 ? w->net_share : x[FO_X_NET]);
+}
+
+void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo_predict_step *out)
+{
+	struct now n;
+	struct layer y;
+	now_of(w, x, &n);
+	layer_of(&n, &y);
+	double head = 0, m = w->micro_batches, per = w->layers / w->pp, *part = out->part;
+	memset(part, 0, sizeof out->part);
+	for (int pass = 0; pass < 2 + w->trains; pass++)
+		head += product_s(&n, &w->product[FO_PREDICT_HEAD][pass], n.head);
+	head += w->logits * w->logit_bytes * x[FO_X_LOGIT] / n.memory;
+	double layer = y.pass[0] + y.pass[1] + y.again + y.data[0] + y.data[1];
+	double slow = x[FO_X_STRAGGLE] * sqrt(2 * log(most(1, w->devices)));
+	double stage = per * layer * (1 + slow), all = head * (1 + slow), slowest = stage + all, send = 0;
+	if (w->pp > 1) {
+		double whole = (double)(int64_t)per == per ? per : (double)(int64_t)per + 1;
+		if (whole != per) /* the head's stage has fewer layers */
+			slowest = most(whole * layer * (1 + slow), stage + all / w->pp);
+		double rate = w->pp_inside ? n.node : n.net;
+		send = 2 * w->chunks *
+		       (1e-6 * x[w->pp_inside ? FO_X_NODE_START : FO_X_NET_START] + w->send_bytes / rate);
+	}
+	add_layers(&y, m * per, part);
+	part[FO_PREDICT_LOSS] = m * head;
+	part[FO_PREDICT_SENDS] = m * send * x[FO_X_PP];
+	part[FO_PREDICT_BUBBLE] = bubble_s(&n, &y, stage, send) + m * (slowest - stage - all);
+	part[FO_PREDICT_DATA] += exchange_s(&n, &y);
+	part[FO_PREDICT_OPTIMIZER] = w->trains ? w->optimizer_bytes * x[FO_X_UPDATE] / n.memory : 0;
+	part[FO_PREDICT_REST] = x[FO_X_STEP] * 1e-3 + m * slow * (per * layer + head);
+	double total = 0;
+	for (int i = 0; i < FO_PREDICT_PARTS; i++)
+		total += part[i] /= w->habit;
+	out->seconds = total;
+	out->dp = w->dp, out->micro_batches = m;
+}
+
+bool fo_predict_reads(const struct fo_predict_work *w, int c)
+{
+	if (c <= FO_X_CEIL_AMD_FP4)
+		return c == w->ceil || c == w->ceil_head;
+	if (c <= FO_X_PART_RTX_SMALL)
+		return c == w->part;
+	if (c >= FO_X_ATT_FUSED_AMPERE && c <= FO_X_ATT_TRITON_HOPPER)
+		return !w->stored && c == w->attention;
+	if (c >= FO_X_U_MCORE && c <= FO_X_U_GRAPHS)
+		return c == FO_X_U_MCORE + w->habits;
+	if (c >= FO_X_HOST_MCORE && c <= FO_X_HOST_GRAPHS)
+		return c == FO_X_HOST_MCORE + w->habits || (w->graphs && c == FO_X_HOST_GRAPHS);
+	if (c >= FO_X_TP_MCORE && c <= FO_X_TP_GRAPHS)
+		return w->tp > 1 && (c == FO_X_TP_MCORE + w->habits || (w->tp_hidden && c == FO_X_TP_MCORE));
+	if (c >= FO_X_EXPERT_RATE)
+		return w->moe;
+	if (c == FO_X_CAST8 || c == FO_X_CAST_BLOCK)
+		return w->fp8;
+	if (c == FO_X_ATT_STORED)
+		return w->stored;
+	return true;
+}

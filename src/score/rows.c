@@ -1,0 +1,503 @@
+/* Tables of published runs, by column name; what a row does not state is inferred by the rules of docs/accuracy.md. */
+#include "score/score_int.h"
+
+#include "base/fs.h"
+#include "hw/csv.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- fields ---- */
+
+struct reader {
+	struct fo_score_table *t;
+	const struct fo_catalogue *catalogue;
+	struct fo_csv csv;
+	const struct fo_csv_row *at;
+	struct fo_score_row *row;
+	const char **said;
+	int64_t says;
+};
+
+static int column(const struct fo_csv *csv, const char *name)
+{
+	for (int i = 0; i < csv->columns; i++)
+		if (!strcmp(csv->head.field[i], name))
+			return i;
+	return -1;
+}
+static const char *text(const struct reader *r, const char *name)
+{
+	int i = column(&r->csv, name);
+	return i < 0 ? "" : r->at->field[i];
+}
+static double number(const struct reader *r, const char *name)
+{
+	const char *s = text(r, name);
+	char *end;
+	double v = strtod(s, &end);
+	return *s && end != s && *end == '\0' && isfinite(v) ? v : NAN;
+}
+static double or_else(double v, double otherwise) { return isnan(v) ? otherwise : v; }
+static void infer(struct reader *r, const char *what) { fo_arena_say(&r->t->arena, &r->said, &r->says, "%s", what); }
+static double inferred(struct reader *r, const char *name, double otherwise)
+{
+	double v = number(r, name);
+	if (!isnan(v))
+		return v;
+	infer(r, name);
+	return otherwise;
+}
+/* ---- models and devices ---- */
+
+static void model(struct reader *r)
+{
+	struct fo_score_row *x = r->row;
+	struct fo_predict_model *m = &x->job.model, named;
+	double layers = number(r, "layers"), hidden = number(r, "hidden"), experts = number(r, "experts");
+	bool shaped = fo_score_shape(x->model, &named, layers), tied;
+	x->moe = number(r, "is_moe") == 1 || experts > 1;
+	if (isnan(number(r, "is_moe")) && isnan(experts) && shaped) /* nobody says: the name may */
+		x->moe = named.experts > 0;
+	bool stated = !isnan(layers) && !isnan(hidden) && (!x->moe || experts > 1);
+	m->matrices = or_else(number(r, "mlp_matrices"), 3);
+	tied = fo_score_has(fo_score_lower(&r->t->arena, text(r, "other_opts")), "tied emb") ||
+	       !strncmp(x->family, "bloom", 5);
+	if (!stated && shaped && x->moe == (named.experts > 0)) {
+		*m = named;
+		m->tied = tied;
+		infer(r, "the model's shape, by its name");
+		return;
+	}
+	m->tied = tied;
+	m->layers = layers, m->hidden = hidden;
+	m->heads = inferred(r, "heads", fmax(1, hidden / 128));
+	m->kv_heads = or_else(number(r, "kv_heads"), m->heads);
+	m->head_dim = or_else(number(r, "head_dim"), hidden / m->heads);
+	m->ffn = inferred(r, "ffn", 4 * hidden);
+	m->vocab = inferred(r, "vocab", 50000);
+	if (x->moe) {
+		m->experts = experts;
+		m->top_k = number(r, "experts_active");
+		m->expert_ffn = or_else(number(r, "expert_ffn"), m->ffn);
+		m->shared_ffn = or_else(number(r, "shared_ffn"), 0);
+		m->moe_layers = or_else(number(r, "moe_layers"), layers);
+	}
+}
+
+static const struct fo_device *device_named(const struct fo_catalogue *c, const char *name)
+{
+	const struct fo_device *d;
+	if (fo_catalogue_find(c, name, &d) == FO_OK)
+		return d;
+	fo_err_clear();
+	for (size_t i = 0; i < c->count; i++) { /* "RTXPRO6000" */
+		const char *a = c->device[i].name, *b = name;
+		for (; *a && *b; a++, b++) {
+			while (*a == '-')
+				a++;
+			while (*b == '-' || *b == ' ')
+				b++;
+			if (tolower((unsigned char)*a) != tolower((unsigned char)*b))
+				break;
+		}
+		if (!*b)
+			return &c->device[i];
+	}
+	return NULL;
+}
+
+/* GB/s of one device from a text: "8x400Gb IB", "1600 Gb/s RoCE", of a node; 0: nothing is said. */
+static double adapter(const char *fabric, double per_node)
+{
+	for (const char *p = fabric; *p; p++) {
+		if (!isdigit((unsigned char)*p))
+			continue;
+		char *end;
+		double a = strtod(p, &end), b = 1;
+		if (*end == 'x')
+			b = strtod(end + 1, &end);
+		while (*end == ' ')
+			end++;
+		if (!strncmp(end, "Gb", 2) && a * b > 0)
+			return a * b / 8 / per_node;
+		p = end - 1;
+		if (!*end)
+			break;
+	}
+	return 0;
+}
+
+static void machine(struct reader *r)
+{
+	struct fo_score_row *x = r->row;
+	struct fo_predict_machine *m = &x->job.machine;
+	const struct fo_device *d = device_named(r->catalogue, x->gpu);
+	if (!d) {
+		x->refused = fo_arena_printf(&r->t->arena, "the catalogue has no '%s'", x->gpu);
+		return;
+	}
+	if (fo_predict_machine_of(d, m) != FO_OK) {
+		x->refused = fo_arena_strdup(&r->t->arena, fo_err_text());
+		fo_err_clear();
+		return;
+	}
+	double nodes = or_else(number(r, "gpus_per_node"), 8);
+	if (m->per_node <= 8)
+		m->per_node = fmin(fmax(nodes, 1), 8);
+	double net = adapter(text(r, "interconnect"), m->per_node > 8 ? 4 : 8);
+	if (net > 0)
+		m->net_byte_s = net * 1e9;
+	const char *notes = fo_arena_printf(&r->t->arena, "%s %s", text(r, "notes"), text(r, "source_detail"));
+	if (fo_score_has(notes, "500W|500 W") && m->watts == 700) {
+		fo_predict_power_limit(m, 500);
+		m->memory_byte_s = 2.4e12; /* torchtitan's H100 has HBM2e */
+	}
+}
+
+/* ---- rules ---- */
+
+static enum fo_predict_style_id style(struct reader *r)
+{
+	const char *options = fo_score_lower(&r->t->arena, text(r, "other_opts"));
+	bool compiled = fo_score_has(options, "compile") && !fo_score_has(options, "no compile");
+	enum fo_predict_style_id s = fo_predict_style_of(r->row->framework);
+	double year = r->row->year;
+	if (s == FO_PREDICT_STYLE_FSDP1 && compiled)
+		s = FO_PREDICT_STYLE_COMPILED;
+	if (s == FO_PREDICT_STYLE_EAGER && compiled)
+		s = FO_PREDICT_STYLE_COMPILED;
+	if (s == FO_PREDICT_STYLE_TITAN && !compiled)
+		s = FO_PREDICT_STYLE_TITAN_EAGER;
+	if ((s == FO_PREDICT_STYLE_MLM || s == FO_PREDICT_STYLE_MCORE) && year > 0 && year < 2023)
+		s = FO_PREDICT_STYLE_MEG22; /* before FlashAttention and Transformer Engine */
+	return s;
+}
+
+static void recompute(struct reader *r)
+{
+	struct fo_predict_layout *l = &r->row->layout;
+	const char *t = fo_score_lower(&r->t->arena, text(r, "recompute"));
+	const struct fo_predict_style *s = &fo_predict_style[r->row->job.style];
+	r->row->recompute_stated = *t != '\0';
+	if (!*t) {
+		l->recompute = s->recomputes;
+		infer(r, s->recomputes ? "recompute: full" : "recompute: none");
+		return;
+	}
+	bool half = fo_score_has(t, "selective op|selective layer") || !strcmp(t, "selective");
+	bool full = fo_score_has(t, "full|recompute-block|true") && !fo_score_has(t, "mixed|layers/stage");
+	l->recompute = half ? .5 : full;
+	l->recompute_core = !half && fo_score_has(t, "selective|attn|attention|swiglu|norm|ffn");
+	l->recompute_ffn = fo_score_has(t, "ffn|mlp");
+}
+
+static void type(struct reader *r)
+{
+	const char *p = fo_score_lower(&r->t->arena, r->row->precision);
+	enum fo_predict_type *out = &r->row->job.type;
+	static const struct {
+		const char *words;
+		enum fo_predict_type type;
+	} known[] = { { "fp4", FO_PREDICT_FP4 },        { "mxfp8|blockwise|rowwise|subchannel", FO_PREDICT_MXFP8 },
+		      { "fp8", FO_PREDICT_FP8 },        { "tf32", FO_PREDICT_TF32 },
+		      { "bf16|fp16", FO_PREDICT_BF16 }, { "fp32", FO_PREDICT_FP32 } };
+	*out = FO_PREDICT_BF16;
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (fo_score_has(p, known[i].words)) {
+			*out = known[i].type;
+			break;
+		}
+	if (!*p)
+		infer(r, "precision: bf16");
+}
+
+static void layout(struct reader *r)
+{
+	struct fo_score_row *x = r->row;
+	struct fo_predict_layout *l = &x->layout;
+	const struct fo_predict_style *s = &fo_predict_style[x->job.style];
+	l->devices = number(r, "gpus");
+	l->tp = or_else(number(r, "tp"), 1);
+	l->cp = or_else(number(r, "cp"), 1);
+	l->pp = or_else(number(r, "pp"), 1);
+	l->ep = number(r, "ep");
+	if (isnan(l->ep)) {
+		l->ep = 1;
+		if (x->moe) { /* as many as a fast domain and the ranks of a stage allow */
+			double most = fmin(x->job.model.experts, fmin(x->job.machine.per_node, l->devices / l->pp));
+			while (l->ep * 2 <= most)
+				l->ep *= 2;
+			infer(r, "ep: a fast domain");
+		}
+	}
+	l->chunks = number(r, "vp");
+	l->zero = number(r, "zero_stage");
+	if (isnan(l->zero)) {
+		l->zero = s->zero;
+		infer(r, s->zero >= 3 ? "zero 3" : "zero 1");
+	}
+	if (fo_score_has(text(r, "other_opts"), "Megatron-FSDP"))
+		l->zero = 3;
+	l->sp = or_else(number(r, "sp"), s->sequence_parallel) != 0;
+	l->micro_batch = inferred(r, "micro_batch", 1);
+	double dp = l->devices / (l->tp * l->cp * l->pp);
+	l->global_batch = number(r, "global_batch_seqs");
+	if (isnan(l->global_batch)) {
+		l->global_batch = l->micro_batch * fmax(1, dp) * or_else(number(r, "grad_accum"), 1);
+		infer(r, "global batch");
+	}
+	if (fo_score_has(fo_score_lower(&r->t->arena, x->framework), "torchtitan") && l->pp > 1 &&
+	    l->global_batch <= dp * l->micro_batch)
+		l->micro_batch = 1; /* its pipeline cuts the local batch */
+	const char *options = fo_score_lower(&r->t->arena, text(r, "other_opts"));
+	if (fo_score_has(options, "async tp|async-tp|asynctp|async tensor|tp overlap|tp_comm_overlap"))
+		l->tp_overlap = 1;
+	if (fo_score_has(options, "fused loss|fused cross|fused ce|chunked loss"))
+		x->job.logit_bytes = 8;
+	if (fo_score_has(options, "full-iteration cuda graph"))
+		l->graphs = 1;
+}
+
+static double year_of(const char *date)
+{
+	char *end;
+	double year = strtod(date, &end);
+	if (!(year > 2000 && year < 2100))
+		return 0;
+	return *end == '-' ? year + (strtod(end + 1, NULL) - 0.5) / 12 : year + 0.5;
+}
+
+static void scope(struct reader *r)
+{
+	struct fo_score_row *x = r->row;
+	const char *can = text(r, "repredictable"), *off = fo_score_lower(&r->t->arena, text(r, "offload"));
+	bool known = column(&r->csv, "repredictable") < 0 || !strcmp(can, "full") ||
+		     !strcmp(can, "all but recompute stated") || x->moe;
+	if (!known)
+		x->out = "the table says that its configuration is stated in part";
+	else if (fo_score_has(off, "params|opt|master") && !fo_score_has(off, "activation cpu"))
+		x->out = "parameters or optimizer are offloaded";
+	else if (fo_score_has(x->gpu, "TPU|Gaudi|Trainium"))
+		x->out = "not a GPU";
+	else if (!(x->tokens_s > 0) || !isfinite(x->tokens_s))
+		x->out = "no tokens/s and no step time";
+	x->scope = !x->out;
+}
+
+static void measured(struct reader *r)
+{
+	struct fo_score_row *x = r->row;
+	double t = number(r, "derived_tokens_per_s_per_gpu"), gpus = x->layout.devices;
+	t = or_else(t, number(r, "tokens_per_s_per_gpu"));
+	t = or_else(t, number(r, "tokens_per_s_total") / gpus);
+	t = or_else(t, number(r, "global_batch_seqs") * x->job.seq / number(r, "step_time_s") / gpus);
+	x->tokens_s = t;
+	x->bytes = number(r, "peak_mem_gib") * 1073741824.;
+}
+
+/* Anything of a row that no prediction can do without. */
+static void refuse(struct reader *r)
+{
+	struct fo_score_row *x = r->row;
+	struct fo_predict_base b;
+	struct fo_predict_work w;
+	if (x->refused)
+		return;
+	x->refused = fo_predict_prepare(&x->job, &b);
+	if (!x->refused && x->moe && !(x->job.model.experts > 1))
+		x->refused = "how many experts the model has is not known";
+	if (x->refused)
+		return;
+	fo_predict_work_of(&b, &x->layout, &w);
+	x->refused = w.wrong;
+}
+
+/* DeepSpeed keeps gradients in 16 bits, or their fp32 sums beside. */
+static void gradients(struct reader *r)
+{
+	struct fo_predict_job *j = &r->row->job;
+	if (j->style == FO_PREDICT_STYLE_MEG22 &&
+	    fo_score_has(fo_score_lower(&r->t->arena, r->row->framework), "deepspeed"))
+		j->kept_gradient = fo_score_has(r->row->precision, "fp32 grad") ? 6 : 2;
+}
+
+static void published(struct reader *r)
+{
+	struct fo_score_row *x = r->row;
+	struct fo_arena *a = &r->t->arena;
+	x->group = fo_arena_strdup(a, text(r, "source_group"));
+	x->model = fo_arena_strdup(a, text(r, "model"));
+	x->family = fo_score_family(a, x->model);
+	x->gpu = fo_arena_strdup(a, text(r, "gpu"));
+	x->framework = fo_arena_strdup(a, text(r, "framework"));
+	x->precision = fo_arena_strdup(a, text(r, "precision"));
+	x->year = year_of(text(r, "date"));
+	const char *task = fo_score_lower(a, text(r, "task"));
+	x->job = (struct fo_predict_job){ .seq = number(r, "seq_len"),
+					  .year = x->year,
+					  .lora = fo_score_has(task, "lora") };
+	if (fo_score_has(task, "packed"))
+		x->job.attention_share = .25;
+	model(r);
+	type(r);
+	machine(r);
+	x->job.style = style(r);
+	gradients(r);
+	layout(r);
+	recompute(r);
+	measured(r);
+	scope(r);
+}
+
+/* Chunks that other rows of the same recipe state; states that cannot fit whole are sharded; FSDP stacks whose
+ * activations cannot fit recompute as much as makes them fit. */
+static void chunks(struct fo_score_table *t, struct fo_score_row *x)
+{
+	if (!isnan(x->layout.chunks))
+		return;
+	double most = 1;
+	for (int i = 0; i < t->rows; i++) {
+		const struct fo_score_row *y = &t->row[i];
+		if (!strcmp(y->group, x->group) && !strcmp(y->family, x->family) && y->layout.pp == x->layout.pp &&
+		    y->layout.chunks > most)
+			most = y->layout.chunks;
+	}
+	x->layout.chunks = most;
+	if (x->layout.pp > 1)
+		x->inferred = fo_arena_printf(&t->arena, "%s%schunks: %g", x->inferred, *x->inferred ? ", " : "", most);
+}
+
+static void fit_memory(struct fo_score_table *t, struct fo_score_row *x)
+{
+	struct fo_predict_base b;
+	struct fo_predict_step s, again;
+	if (x->refused || fo_predict_prepare(&x->job, &b))
+		return;
+	struct fo_predict_layout l = x->layout;
+	l.recompute = 0;
+	fo_predict_memory_of(&b, &l, &s);
+	double room = x->job.machine.memory_bytes;
+	double states = s.memory[FO_PREDICT_WEIGHTS] + s.memory[FO_PREDICT_GRADIENTS] + s.memory[FO_PREDICT_STATES] +
+			s.memory[FO_PREDICT_BUFFERS];
+	if (states > .95 * room && l.zero < 3 && l.pp <= 1 && !x->moe) {
+		x->layout.zero = l.zero = 3;
+		x->inferred = fo_arena_printf(&t->arena, "%s%szero 3, else its states do not fit", x->inferred,
+					      *x->inferred ? ", " : "");
+		fo_predict_memory_of(&b, &l, &s);
+		states = s.memory[FO_PREDICT_WEIGHTS] + s.memory[FO_PREDICT_GRADIENTS] + s.memory[FO_PREDICT_STATES] +
+			 s.memory[FO_PREDICT_BUFFERS];
+	}
+	if (x->recompute_stated || x->layout.recompute > 0 || l.zero < 3)
+		return;
+	l.recompute = 1;
+	fo_predict_memory_of(&b, &l, &again);
+	double none = s.memory[FO_PREDICT_ACTIVATIONS], full = again.memory[FO_PREDICT_ACTIVATIONS];
+	double left = .92 * room - states - s.memory[FO_PREDICT_LOGITS] - 2 * 1073741824.;
+	double need = fmin(1, fmax(0, (.9 * none - left) / fmax(none - full, 1)));
+	if (need <= .3)
+		return;
+	x->layout.recompute = need;
+	x->inferred = fo_arena_printf(&t->arena, "%s%srecompute: %.0f %% of layers, else activations do not fit",
+				      x->inferred, *x->inferred ? ", " : "", 100 * need);
+}
+
+/* ---- tables ---- */
+
+static const char *joined(struct reader *r)
+{
+	char *out = fo_arena_strdup(&r->t->arena, "");
+	for (int64_t i = 0; i < r->says; i++)
+		out = fo_arena_printf(&r->t->arena, "%s%s%s", out, i ? ", " : "", r->said[i]);
+	return out;
+}
+
+static fo_status layout_of(const struct fo_csv *csv, const char *where, const char **out)
+{
+	static const struct {
+		const char *layout, *needs[4];
+	} known[] = { { "published", { "model", "gpu", "gpus", "seq_len" } },
+		      { "vtrain", { "GPUs", "micro batch", "hidden size", "iteration time (ms)" } },
+		      { "simumax", { "case", "real_ms", "real_alloc_gib", NULL } } };
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+		bool all = true;
+		for (int k = 0; k < 4 && known[i].needs[k]; k++)
+			all = all && column(csv, known[i].needs[k]) >= 0;
+		if (all) {
+			*out = known[i].layout;
+			return FO_OK;
+		}
+	}
+	const char *missing = "model";
+	for (int k = 3; k >= 0; k--)
+		if (column(csv, known[0].needs[k]) < 0)
+			missing = known[0].needs[k];
+	return fo_hint(
+		fo_fail(FO_EFORMAT, "%s: no column '%s': not a table of training runs", where, missing),
+		"columns model, gpu, gpus, seq_len and what docs/accuracy.md lists; or vTrain's or SimuMax's table");
+}
+
+fo_status fo_score_read_text(const char *bytes, size_t len, const char *where, const struct fo_catalogue *c,
+			     struct fo_score_table *t)
+{
+	struct reader r = { .t = t, .catalogue = c };
+	*t = (struct fo_score_table){ 0 };
+	if (len >= 3 && !memcmp(bytes, "\xef\xbb\xbf", 3))
+		bytes += 3, len -= 3;
+	if (len >= 6 && !memcmp(bytes, "# GPUs", 6)) /* vTrain's first column: not a comment */
+		bytes += 2, len -= 2;
+	FO_TRY(fo_csv_parse(&t->arena, bytes, len, where, &r.csv));
+	FO_TRY(layout_of(&r.csv, where, &t->layout));
+	t->rows = (int)r.csv.rows;
+	t->row = fo_arena_alloc(&t->arena, (size_t)(t->rows + 1) * sizeof *t->row);
+	for (int i = 0; i < t->rows; i++) {
+		r.at = &r.csv.row[i], r.row = &t->row[i];
+		r.said = NULL, r.says = 0;
+		r.row->line = r.at->line;
+		if (!strcmp(t->layout, "published"))
+			published(&r);
+		else
+			fo_score_foreign(t, &r.csv, r.at, c, r.row);
+		if (!strcmp(t->layout, "published"))
+			r.row->inferred = joined(&r);
+	}
+	for (int i = 0; i < t->rows; i++)
+		chunks(t, &t->row[i]);
+	for (int i = 0; i < t->rows; i++)
+		if (!t->row[i].out)
+			r.row = &t->row[i], refuse(&r);
+	for (int i = 0; i < t->rows; i++)
+		if (!t->row[i].out && !t->row[i].refused)
+			fit_memory(t, &t->row[i]);
+	return FO_OK;
+}
+
+/* data/published_runs.csv as it was when this was built. */
+static const char own[] = {
+#include "published_runs.inc"
+};
+fo_status fo_score_read_own(const struct fo_catalogue *c, struct fo_score_table *t)
+{
+	return fo_score_read_text(own, sizeof own, "built-in published_runs.csv", c, t);
+}
+
+fo_status fo_score_read(const char *path, const struct fo_catalogue *c, struct fo_score_table *t)
+{
+	struct fo_arena a = { 0 };
+	char *bytes;
+	size_t len;
+	*t = (struct fo_score_table){ 0 };
+	fo_status st = fo_fs_read_regular(&a, path, FO_CSV_MAX_BYTES, &bytes, &len);
+	if (st == FO_OK)
+		st = fo_score_read_text(bytes, len, path, c, t);
+	fo_arena_fini(&a);
+	return st;
+}
+
+void fo_score_fini(struct fo_score_table *t)
+{
+	fo_arena_fini(&t->arena);
+	*t = (struct fo_score_table){ 0 };
+}

@@ -1,0 +1,388 @@
+/* Leaves models and publishers out, predicts them, and sums up. */
+#include "score/score_int.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct scoring {
+	struct fo_score_table *t;
+	struct fo_score_case *c; /* rows of t in scope, then facts */
+	struct fo_score_row **row;
+	int own, all;
+	const char *group[FO_SCORE_GROUPS], **family;
+	int groups, families;
+	double x[FO_SCORE_PARAMETERS];
+	const struct fo_score_options *o;
+	double *error, *strange; /* log(predicted / measured seconds), with its model out, with its publisher out */
+};
+
+static int index_of(const char **list, int *n, int cap, const char *name)
+{
+	for (int i = 0; i < *n; i++)
+		if (!strcmp(list[i], name))
+			return i;
+	if (*n >= cap)
+		return cap - 1; /* the rest share one */
+	list[*n] = name;
+	return (*n)++;
+}
+
+static bool same_run(const struct fo_score_row *a, const struct fo_score_row *b)
+{
+	const struct fo_predict_layout *l = &a->layout, *k = &b->layout;
+	return !strcmp(a->group, b->group) && !strcmp(a->family, b->family) && !strcmp(a->gpu, b->gpu) &&
+	       l->devices == k->devices && l->tp == k->tp && l->pp == k->pp && l->cp == k->cp &&
+	       l->micro_batch == k->micro_batch && l->global_batch == k->global_batch && a->job.seq == b->job.seq &&
+	       fabs(a->tokens_s / b->tokens_s - 1) < 1e-3;
+}
+
+static bool add(struct scoring *s, struct fo_score_row *r, struct fo_predict_base *b)
+{
+	if (!r->scope || r->refused)
+		return false;
+	if (fo_predict_prepare(&r->job, b))
+		return false;
+	struct fo_score_case *c = &s->c[s->all];
+	*c = (struct fo_score_case){ 0 };
+	fo_predict_work_of(b, &r->layout, &c->work);
+	if (c->work.wrong)
+		return false;
+	double tokens = c->work.micro_batches * c->work.micro_batch * c->work.dp * r->job.seq;
+	c->log_seconds = log(tokens / (r->tokens_s * c->work.devices));
+	c->group = index_of(s->group, &s->groups, FO_SCORE_GROUPS, r->group);
+	c->family = index_of(s->family, &s->families, 1 << 20, r->family);
+	s->row[s->all++] = r;
+	return true;
+}
+
+/* Shapes of experts are known by their names alone, and their software changes from month to month. */
+#define MOE_WEIGHT 0.8
+/* Large tables must not outvote small ones. */
+static void weigh(struct scoring *s)
+{
+	int of[FO_SCORE_GROUPS] = { 0 };
+	for (int i = 0; i < s->all; i++)
+		of[s->c[i].group]++;
+	for (int i = 0; i < s->all; i++)
+		s->c[i].weight = sqrt(fmin(fmax(60. / of[s->c[i].group], .4), 2)) * (s->c[i].work.moe ? MOE_WEIGHT : 1);
+}
+
+static void gather(struct scoring *s, struct fo_score_table *facts)
+{
+	struct fo_predict_base *b = fo_xmalloc(sizeof *b);
+	for (int i = 0; i < s->t->rows; i++)
+		s->t->row[i].covered = add(s, &s->t->row[i], b);
+	s->own = s->all;
+	for (int i = 0; facts && i < facts->rows; i++) {
+		bool twice = false;
+		for (int k = 0; k < s->own && !twice; k++)
+			twice = same_run(s->row[k], &facts->row[i]);
+		if (!twice)
+			add(s, &facts->row[i], b);
+	}
+	weigh(s);
+	free(b);
+}
+
+/* ---- fits without ---- */
+
+static void leave(struct scoring *s, bool publisher)
+{
+	int sets = publisher ? s->groups : s->families;
+	for (int set = 0; set < sets; set++) {
+		bool any = false;
+		for (int i = 0; i < s->all; i++) {
+			struct fo_score_case *c = &s->c[i];
+			c->out = (publisher ? c->group : c->family) == set;
+			any = any || c->out;
+		}
+		if (!any)
+			continue;
+		double x[FO_SCORE_PARAMETERS];
+		memcpy(x, s->x, sizeof x);
+		if (s->o->fit)
+			fo_score_fit(s->c, s->all, s->groups, 4, x);
+		for (int i = 0; i < s->all; i++)
+			if (s->c[i].out)
+				(publisher ? s->strange : s->error)[i] = fo_score_seconds(&s->c[i], x, publisher) -
+									 s->c[i].log_seconds;
+	}
+	for (int i = 0; i < s->all; i++)
+		s->c[i].out = false;
+}
+
+/* ---- intervals ---- */
+
+struct weighted {
+	double value, weight;
+};
+static int by_value(const void *a, const void *b)
+{
+	double x = ((const struct weighted *)a)->value, y = ((const struct weighted *)b)->value;
+	return (x > y) - (x < y);
+}
+static double quantile(struct weighted *w, int n, double share)
+{
+	double all = 0, sum = 0;
+	qsort(w, (size_t)n, sizeof *w, by_value);
+	for (int i = 0; i < n; i++)
+		all += w[i].weight;
+	for (int i = 0; i < n; i++) {
+		sum += w[i].weight;
+		if (sum >= share * all)
+			return w[i].value;
+	}
+	return n ? w[n - 1].value : NAN;
+}
+
+/* A publisher's runs are no better known without it than with it: where few others are there to tell, so much wider. */
+#define STRANGER_AT_LEAST 1.25
+/* What 80 % of rows of other models kept to: those of the same publisher count whole, others a tenth. */
+static void widths(struct scoring *s)
+{
+	struct weighted *w = fo_xmalloc(2 * (size_t)(s->all + 1) * sizeof *w);
+	int of[FO_SCORE_GROUPS] = { 0 };
+	for (int i = 0; i < s->all; i++)
+		of[s->c[i].group]++;
+	for (int i = 0; i < s->own; i++) {
+		int n = 0, mates = 0, k;
+		for (k = 0; k < s->all; k++) {
+			if (s->c[k].family == s->c[i].family || s->c[k].work.moe != s->c[i].work.moe)
+				continue;
+			bool mate = s->c[k].group == s->c[i].group;
+			mates += mate;
+			w[n++] = (struct weighted){ fabs(s->error[k]), mate ? 1 : 6. / of[s->c[k].group] };
+		}
+		/* A publisher of few runs: as if six of its runs had missed as strangers do. */
+		for (k = 0; k < s->all; k++)
+			if (s->c[k].group != s->c[i].group && s->c[k].work.moe == s->c[i].work.moe)
+				w[n++] = (struct weighted){ fabs(s->strange[k]), 6. / of[s->c[k].group] / s->groups };
+		double width = quantile(w, n, .8);
+		for (n = 0, k = 0; k < s->all; k++)
+			if (s->c[k].group != s->c[i].group && s->c[k].work.moe == s->c[i].work.moe)
+				w[n++] = (struct weighted){ fabs(s->strange[k]), 1. / of[s->c[k].group] };
+		double wide = quantile(w, n, .8);
+		for (n = 0, k = 0; k < s->all; k++)
+			if (s->c[k].work.moe == s->c[i].work.moe)
+				w[n++] = (struct weighted){ fabs(s->error[k]), 1 };
+		double known = STRANGER_AT_LEAST * quantile(w, n, .8);
+		wide = wide >= known ? wide : known;
+		s->row[i]->half_width = mates >= 3 ? width : wide;
+		s->row[i]->stranger_width = wide;
+	}
+	free(w);
+}
+
+/* A constant MFU for each GPU and type, of rows of other models. */
+static void guesses(struct scoring *s)
+{
+	struct weighted *w = fo_xmalloc((size_t)(s->all + 1) * sizeof *w);
+	struct fo_predict_base *b = fo_xmalloc(sizeof *b);
+	double *flops = fo_xmalloc((size_t)(s->all + 1) * sizeof *flops);
+	for (int i = 0; i < s->all; i++)
+		flops[i] = fo_predict_prepare(&s->row[i]->job, b) ? NAN : b->flops_causal;
+	for (int i = 0; i < s->own; i++) {
+		int n = 0;
+		for (int pass = 0; pass < 2 && n == 0; pass++) /* this GPU and type, else all */
+			for (int k = 0; k < s->all; k++) {
+				const struct fo_score_row *y = s->row[k], *x = s->row[i];
+				bool alike = !strcmp(y->gpu, x->gpu) && y->job.type == x->job.type;
+				if (s->c[k].family != s->c[i].family && y->moe == x->moe && (alike || pass))
+					w[n++] = (struct weighted){
+						y->tokens_s * flops[k] / y->job.machine.peak[y->job.type], 1
+					};
+			}
+		const struct fo_score_row *x = s->row[i];
+		s->row[i]->guess = n ? quantile(w, n, .5) * x->job.machine.peak[x->job.type] / flops[i] : NAN;
+	}
+	free(flops);
+	free(b);
+	free(w);
+}
+
+/* What allocators and libraries hold on top of a model's bytes: seen = times x bytes + more, least squares of logs. */
+struct overhead {
+	double times, more;
+};
+#define GIB 1073741824.
+static struct overhead overhead(const struct weighted *raw, const double *seen, int n)
+{
+	struct overhead best = { 1, 0 };
+	double least = INFINITY;
+	for (double more = 0; more <= 16 * GIB; more += GIB / 4) {
+		double sum = 0, weight = 0, cost = 0;
+		for (int i = 0; i < n; i++) {
+			sum += raw[i].weight * log(fmax(seen[i] - more, seen[i] / 10) / raw[i].value);
+			weight += raw[i].weight;
+		}
+		double times = exp(sum / weight);
+		for (int i = 0; i < n; i++) {
+			double e = log((times * raw[i].value + more) / seen[i]);
+			cost += raw[i].weight * e * e;
+		}
+		cost = cost / weight + 1e-4 * pow(log(times) / .2, 2) + 1e-4 * pow(more / (8 * GIB), 2);
+		if (cost < least)
+			least = cost, best = (struct overhead){ times, more };
+	}
+	return best;
+}
+
+static bool mates(const struct scoring *s, int a, int b)
+{
+	return s->c[a].group == s->c[b].group && s->c[a].work.moe == s->c[b].work.moe;
+}
+
+/* With the overhead of other models of the same publisher, and with the one of a stack that nobody measured. */
+static void memories(struct scoring *s)
+{
+	struct fo_predict_base *b = fo_xmalloc(sizeof *b);
+	struct weighted *w = fo_xmalloc((size_t)(s->all + 1) * sizeof *w);
+	double *raw = fo_xmalloc((size_t)(s->all + 1) * 3 * sizeof *raw), *seen = raw + s->all, *own = seen + s->all;
+	for (int i = 0; i < s->all; i++) {
+		struct fo_predict_step m;
+		raw[i] = own[i] = NAN;
+		if (isnan(s->row[i]->bytes) || fo_predict_prepare(&s->row[i]->job, b))
+			continue;
+		fo_predict_memory_of(b, &s->row[i]->layout, &m);
+		raw[i] = m.bytes - m.memory[FO_PREDICT_OVERHEAD], own[i] = m.bytes;
+	}
+	for (int i = 0; i < s->own; i++) {
+		struct fo_score_row *r = s->row[i];
+		r->memory = r->memory_pooled = NAN;
+		if (isnan(raw[i]))
+			continue;
+		int n = 0, models = 0;
+		for (int k = 0; k < s->all; k++) {
+			if (isnan(raw[k]) || s->c[k].family == s->c[i].family || !mates(s, k, i))
+				continue;
+			w[n] = (struct weighted){ raw[k], 1 };
+			seen[n++] = s->row[k]->bytes;
+			bool first = true;
+			for (int j = 0; j < k; j++)
+				first = first && (isnan(raw[j]) || !mates(s, j, k) || s->c[j].family != s->c[k].family);
+			models += first;
+		}
+		r->memory = own[i];
+		if (n >= 3 && models >= 2) { /* one other model says little of the stack */
+			struct overhead o = overhead(w, seen, n);
+			r->memory = o.times * raw[i] + o.more;
+		}
+		r->memory_pooled = FO_PREDICT_HELD_TIMES * raw[i] + FO_PREDICT_HELD_BYTES;
+	}
+	free(raw), free(w), free(b);
+}
+
+/* ---- sums ---- */
+
+/* group -1: all. */
+static void summarise(const struct scoring *s, int group, bool moe, struct fo_score_sum *o)
+{
+	struct weighted *w = fo_xmalloc((size_t)(s->own + 1) * sizeof *w);
+	double inside = 0, strange_inside = 0, guess = 0, guesses = 0, memory = 0, pooled = 0;
+	int n = 0;
+	*o = (struct fo_score_sum){ .name = moe ? "mixtures of experts" : "overall" };
+	if (group >= 0)
+		o->name = s->group[group];
+	for (int i = 0; i < s->t->rows; i++) {
+		const struct fo_score_row *r = &s->t->row[i];
+		if (r->scope && r->moe == moe && (group < 0 || !strcmp(r->group, o->name)))
+			o->rows++;
+	}
+	for (int i = 0; i < s->own; i++) {
+		const struct fo_score_row *r = s->row[i];
+		if (r->moe != moe || (group >= 0 && s->c[i].group != group))
+			continue;
+		double e = r->predicted / r->tokens_s - 1, f = r->stranger / r->tokens_s - 1;
+		w[n++] = (struct weighted){ fabs(e), 1 };
+		o->mean += fabs(e), o->bias += e, o->stranger_mean += fabs(f);
+		inside += fabs(log(r->predicted / r->tokens_s)) <= r->half_width;
+		strange_inside += fabs(log(r->stranger / r->tokens_s)) <= r->stranger_width;
+		if (!isnan(r->guess))
+			guess += fabs(r->guess / r->tokens_s - 1), guesses++;
+		if (!isnan(r->memory)) {
+			memory += fabs(r->memory / r->bytes - 1), pooled += fabs(r->memory_pooled / r->bytes - 1);
+			o->memory_rows++;
+		}
+	}
+	o->covered = n;
+	if (n) {
+		o->mean /= n, o->bias /= n, o->stranger_mean /= n;
+		o->median = quantile(w, n, .5), o->p90 = quantile(w, n, .9);
+		o->inside = inside / n, o->stranger_inside = strange_inside / n;
+	}
+	o->guess = guesses > 0 ? guess / guesses : NAN;
+	o->memory = o->memory_rows ? memory / o->memory_rows : NAN;
+	o->memory_pooled = o->memory_rows ? pooled / o->memory_rows : NAN;
+	for (int what = 0; what < 4; what++) {
+		n = 0;
+		for (int i = 0; i < s->own; i++) {
+			const struct fo_score_row *r = s->row[i];
+			double v[4] = { r->half_width, r->stranger_width, fabs(r->stranger / r->tokens_s - 1),
+					fabs(r->memory / r->bytes - 1) };
+			if (r->moe == moe && (group < 0 || s->c[i].group == group) && !isnan(v[what]))
+				w[n++] = (struct weighted){ v[what], 1 };
+		}
+		double *const to[4] = { &o->width, &o->stranger_width, &o->stranger_median, &o->memory_median };
+		*to[what] = quantile(w, n, .5);
+	}
+	fo_score_rank(s->row, s->own, group < 0 ? NULL : o->name, moe, o);
+	free(w);
+}
+
+static int by_rows(const void *a, const void *b)
+{
+	const struct fo_score_sum *x = a, *y = b;
+	return y->rows != x->rows ? y->rows - x->rows : strcmp(x->name, y->name);
+}
+
+fo_status fo_score_of(struct fo_score_table *t, struct fo_score_table *facts, const struct fo_score_options *o,
+		      struct fo_score *out)
+{
+	size_t n = (size_t)(t->rows + (facts ? facts->rows : 0) + 1);
+	struct scoring *s = fo_xmalloc(sizeof *s);
+	s->t = t, s->o = o;
+	s->c = fo_xmalloc(n * sizeof *s->c);
+	s->row = fo_xmalloc(n * sizeof *s->row);
+	s->family = fo_xmalloc(n * sizeof *s->family);
+	s->error = fo_xmalloc(n * sizeof *s->error);
+	s->strange = fo_xmalloc(n * sizeof *s->strange);
+	*out = (struct fo_score){ 0 };
+	gather(s, facts);
+	fo_score_start(s->x, false);
+	if (o->fit)
+		fo_score_fit(s->c, s->all, s->groups, 30, s->x);
+	leave(s, false);
+	leave(s, true);
+	widths(s);
+	guesses(s);
+	for (int i = 0; i < s->own; i++) {
+		struct fo_score_row *r = s->row[i];
+		r->predicted = r->tokens_s * exp(-s->error[i]);
+		r->stranger = r->tokens_s * exp(-s->strange[i]);
+	}
+	memories(s);
+	summarise(s, -1, false, &out->overall);
+	summarise(s, -1, true, &out->moe);
+	for (int i = 0; i < s->groups; i++) {
+		summarise(s, i, false, &out->group[out->groups]);
+		out->groups += out->group[out->groups].rows > 0;
+	}
+	/* Order within groups: across them any prediction ranks a small model before a large one. */
+	double ranked = 0, of = 0;
+	for (int i = 0; i < out->groups; i++)
+		if (!isnan(out->group[i].rank))
+			ranked += out->group[i].covered * out->group[i].rank, of += out->group[i].covered;
+	out->overall.rank = of > 0 ? ranked / of : NAN;
+	qsort(out->group, (size_t)out->groups, sizeof *out->group, by_rows);
+	for (int i = 0; i < FO_PREDICT_CONSTANTS; i++)
+		out->x[i] = exp(s->x[i]);
+	out->habits = s->groups;
+	for (int i = 0; i < s->groups; i++) {
+		out->habit[i] = exp(s->x[FO_PREDICT_CONSTANTS + i]);
+		out->habit_of[i] = s->group[i];
+	}
+	bool none = s->own == 0;
+	free(s->strange), free(s->error), free(s->family), free(s->row), free(s->c), free(s);
+	return none ? fo_fail(FO_EARG, "no row of the table can be predicted") : FO_OK;
+}

@@ -1,0 +1,87 @@
+#!/bin/sh
+# flatout predict --cluster: a job of any framework on any cluster; what is refused and what is offered instead.
+. "$(dirname "$0")/lib.sh"
+data=$source/tests/data/audit
+seventy="--model llama-3.1-70b --seq 8192 --global-batch 512"
+# number EXPRESSION FILE: of the JSON object d
+number() { "$python" -c 'import json, sys; d = json.load(open(sys.argv[2])); print(eval(sys.argv[1]))' "$1" "$2"; }
+holds() { [ "$(number "$1" "$2")" = True ] || wrong "$2: not $1"; }
+flat() { tr -s '\n ' '  ' <out | grep -qF -e "$1" || wrong "nowhere '$1': $(head -n 8 out)"; }
+refused() { # HINT ARGUMENTS...
+	hint=$1
+	shift
+	run 2 predict "$@"
+	grep -qF -e "$hint" err || wrong "no '$hint': $(cat err)"
+	[ "$(grep -c '^flatout: ' err)" = 1 ] || wrong "more than one sentence: $(cat err)"
+}
+
+# shellcheck disable=SC2086 # words on purpose, here and below
+run 0 predict $seventy --cluster 16xHGX-H100 --framework megatron --tp 8 --pp 4
+flat "dp 4 (ZeRO 1) x tp 8 with sequence parallelism x pp 4 (1F1B)"
+flat "128 micro-batches of 1, bf16"
+flat "--measured-bandwidth says what yours reach"
+for part in matmul attention tensor pipeline weights optimizer activations; do flat " $part "; done
+! grep -q 'nan' out || wrong "$(grep nan out)"
+! awk 'length($0) > 80' out | grep . || wrong "wider than 80 columns"
+
+# The parts are the step, and the sum of memory is the memory; intervals hold their middle; the event-by-event simulation agrees.
+run 0 predict $seventy --cluster 16xHGX-H100 --framework megatron --tp 8 --pp 4 --html page.html --svg t.svg --trace t.json --json=one
+valid one
+holds 'abs(sum(d["parts_seconds"].values()) / d["step_seconds"]["mid"] - 1) < 1e-6' one
+holds 'abs(sum(d["memory_parts_bytes"].values()) / d["memory_bytes"]["mid"] - 1) < 1e-6' one
+holds 'all(d[k]["low"] <= d[k]["mid"] <= d[k]["high"] for k in ("step_seconds", "mfu", "mfu_causal", "memory_bytes", "tokens_per_second_per_device"))' one
+holds 'abs(d["simulated_seconds"] / d["step_seconds"]["mid"] - 1) < 0.02' one
+holds 'len(d["moves_most"]) == 3 and len(d["rests_on"]) > 3' one
+holds 'abs(d["tokens_per_second_per_device"]["mid"] * d["devices"] * d["step_seconds"]["mid"] / (512 * 8192) - 1) < 1e-6' one
+valid t.json
+grep -q 'stage 3' t.svg || wrong "no stage 3 in the picture"
+"$python" -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse("t.svg")' || wrong "t.svg is no XML"
+grep -q 'From the peak to the MFU' page.html || wrong "no waterfall on the page"
+run 0 predict $seventy --cluster 16xHGX-H100 --framework megatron --tp 8 --pp 4 --svg t.svg --html page.html # its own files are written anew
+echo mine >mine.svg
+run 2 predict $seventy --cluster 16xHGX-H100 --tp 8 --svg mine.svg
+[ "$(cat mine.svg)" = mine ] || wrong "a file of the user's is gone"
+
+# Readers of frameworks' files, and options before them.
+run 0 predict --torchtitan "$data/lambda_70b_16xb200_baseline.toml" --cluster 2xHGX-B200 --json=two
+holds 'd["layout"]["tp"] == 8 and d["layout"]["zero"] == 3 and d["device"].startswith("B200")' two
+run 0 predict --megatron "$data/nvidia_70b_64xh100_tuned.args" --cluster 8xHGX-H100 --json=three
+holds 'd["type"] == "fp8" and d["layout"]["pp"] > 1' three
+run 0 predict --megatron='--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 11008 --swiglu --vocab-size 32000 --seq-length 4096
+	--micro-batch-size 1 --global-batch-size 256 --tensor-model-parallel-size 2 --bf16 --position-embedding-type rope' --cluster 1xHGX-H100 --json=four
+holds 'd["layout"]["tp"] == 2 and d["layout"]["micro_batches"] == 64' four
+printf 'model:\n  name: llama-3.1-8b\ndata:\n  seq: 4096\ntrain:\n  rows: 1\n  micro-batches: 8\nmesh:\n  tp: 2\n  ranks: 8\npass:\n  zero: 3\n' >run.yaml
+run 0 predict run.yaml --cluster 4xHGX-H100 --json=five
+holds 'd["layout"]["tp"] == 2 and d["layout"]["dp"] == 16 and d["layout"]["seq"] == 4096 and d["style"] == "flatout"' five
+run 0 predict run.yaml --cluster 4xHGX-H100 --tp 4 --seq 8k --json=six
+holds 'd["layout"]["tp"] == 4 and d["layout"]["seq"] == 8192' six
+
+# A slower network and a lower power limit make a step longer.
+run 0 predict $seventy --cluster 16xHGX-H100 --tp 8 --pp 4 --json=fast
+run 0 predict $seventy --cluster 16xHGX-H100 --tp 8 --pp 4 --measured-bandwidth 2 --json=slow
+run 0 predict $seventy --cluster 16xHGX-H100 --tp 8 --pp 4 --power-limit 400 --json=cool
+for other in slow cool; do
+	[ "$("$python" -c 'import json, sys; a, b = (json.load(open(f))["step_seconds"]["mid"] for f in sys.argv[1:]); print(a < b)' fast $other)" = True ] ||
+		wrong "$other is not slower"
+done
+
+# What cannot be.
+refused "'1xHGX-H100' has one" $seventy --cluster 0xHGX-H100
+refused "give one kind: '8xH100'" $seventy --cluster 8xH100+8xA100
+refused "50x8xH100" $seventy --cluster 4x100xH100
+refused "H200-SXM-141GB" $seventy --cluster 16xHGX-H900
+refused "tp 2 does" $seventy --cluster 2xHGX-H100 --tp 3
+refused "the next number of devices that fits: 32" $seventy --cluster 2xHGX-H100 --pp 32
+refused "lists the options" $seventy --cluster 2xHGX-H100 --tp 0
+refused "the next batch that fits: 504" --model llama-3.1-70b --seq 8192 --global-batch 500 --cluster 2xHGX-H100 --tp 2
+refused "--global-tokens=999424" --model llama-3.1-70b --seq 8192 --global-tokens 1000000 --cluster 2xHGX-H100
+refused "recognised by what it says" --torchtitan "$data/nvidia_70b_64xh100_tuned.args" --cluster 8xHGX-H100
+refused "llama-3.1-70b" --cluster 2xHGX-H100
+refused "pp 80 is the most" $seventy --cluster 32xHGX-H100 --pp 128
+run 3 predict $seventy --cluster 8xTPU-v5p
+run 3 predict $seventy --cluster 2xHGX-H100 --precision fp4
+run 1 predict --model llama-3.1-405b --seq 8192 --global-batch 512 --cluster 1xHGX-A100
+flat "does not fit on these devices"
+flat "devices with full recomputation"
+
+finish
