@@ -81,8 +81,12 @@ static fo_status fixed_of(const struct plan *in, struct fo_arena *arena, struct 
 				     .shard = (double)j->shard,
 				     .micro_batch = (double)j->micro_batch,
 				     .zero = (int)j->zero,
-				     .schedule = j->schedule < 0 ? -1 : schedule[j->schedule],
-				     .again = j->recompute < 0 ? -1 : again[j->recompute] };
+				     .schedule = -1,
+				     .again = -1 };
+	if (j->schedule >= 0)
+		f->schedule = schedule[j->schedule];
+	if (j->recompute >= 0)
+		f->again = again[j->recompute];
 	if (j->schedule >= 0 && f->schedule == FO_PREDICT_GPIPE)
 		return fo_hint(fo_fail(FO_EARG, "GPipe is not searched: 1F1B takes as long and less memory"),
 			       "--schedule=1f1b");

@@ -149,7 +149,8 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 		     "bubble");
 	for (int i = 0; i < shown; i++) {
 		const struct fo_plan_point *x = &o->point[i];
-		const char *mark = i == o->named ? "> " : i < tied ? "= " : "";
+		const char *mark = i < tied ? "= " : "";
+		mark = i == o->named ? "> " : mark;
 		fo_doc_row(d, fo_doc_printf(d, "%s%s mb %.15g", mark, division(d, x), x->layout.micro_batch),
 			   again_text(x), fo_doc_num(d, x->step.seconds, FO_DRAW_SECONDS),
 			   fo_doc_printf(d, "%.1f", 100 * x->step.mfu_causal),

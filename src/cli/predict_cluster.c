@@ -265,9 +265,9 @@ static const char *what_fits(struct fo_cli_asked *a, const struct fo_job_asked *
 	while (!found && l.devices < 1e6) {
 		l.devices *= 2;
 		if (fits(b, &l))
-			found = fo_arena_printf(&a->arena,
-						"no division of %.15g that was tried does; %.15g devices%s%s would",
-						before, l.devices, all.len ? " with " : "", all.len ? all.data : "");
+			found = fo_arena_printf(
+				&a->arena, "no division of %.15g that was tried does; %.15g devices%s would", before,
+				l.devices, all.len ? fo_arena_printf(&a->arena, " with %s", all.data) : "");
 	}
 	fo_str_fini(&all);
 	return found ? found : "no number of such devices does: a device with more memory ('flatout devices') might";

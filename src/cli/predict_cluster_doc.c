@@ -290,10 +290,8 @@ void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
 		json_range(j, fo_predict_memory_name[i], p->step.memory[i], p->sure.memory[i]);
 	fo_json_close(j);
-	fo_json_put(j, FO_REAL("usable_bytes", usable),
-		    FO_TEXT("fit", p->fits_not                    ? "does not fit"
-				   : p->sure.bytes.high <= usable ? "fits"
-								  : "may not fit"),
+	const char *fit = p->sure.bytes.high <= usable ? "fits" : "may not fit";
+	fo_json_put(j, FO_REAL("usable_bytes", usable), FO_TEXT("fit", p->fits_not ? "does not fit" : fit),
 		    FO_TEXT("would_fit", p->fits_not));
 	if (p->timeline)
 		fo_json_real(j, "simulated_seconds", p->timeline->run.step_s);

@@ -116,6 +116,8 @@ static void slot(struct making *k, struct fo_pp_slot s)
 						[FO_PP_BACKWARD] = FO_PLAN_BACKWARD,
 						[FO_PP_INPUT] = FO_PLAN_INPUT,
 						[FO_PP_WEIGHT] = FO_PLAN_WEIGHT };
+	static const enum fo_lane lane[2][2] = { { FO_LANE_RECV_BACKWARD, FO_LANE_SEND_BACKWARD },
+						 { FO_LANE_RECV_FORWARD, FO_LANE_SEND_FORWARD } };
 	const struct times *t = &k->t;
 	struct fo_pp_peer from, to;
 	bool forward = s.work == FO_PP_FORWARD, apart = s.work == FO_PP_INPUT || s.work == FO_PP_WEIGHT;
@@ -123,7 +125,7 @@ static void slot(struct making *k, struct fo_pp_slot s)
 	double seconds = forward ? t->forward + head * t->head_forward : t->backward + head * t->head_backward;
 	int32_t got = -1;
 	if (fo_pp_needs(&k->shape, k->stage, s, &from) && from.stage != k->stage)
-		got = meets(k, forward ? FO_LANE_RECV_FORWARD : FO_LANE_RECV_BACKWARD, false, forward ? -1 : 1);
+		got = meets(k, lane[forward][0], false, forward ? -1 : 1);
 	works(k, name[s.work], apart ? seconds / 2 : seconds);
 	if (got >= 0)
 		fo_fleet_need(k->role, got);
@@ -133,7 +135,7 @@ static void slot(struct making *k, struct fo_pp_slot s)
 		calls(k, FO_PLAN_EXPERT, FO_LANE_TP, k->expert, k->between, t->call[2]);
 	}
 	if (fo_pp_feeds(&k->shape, k->stage, s, &to) && to.stage != k->stage) {
-		meets(k, forward ? FO_LANE_SEND_FORWARD : FO_LANE_SEND_BACKWARD, true, forward ? 1 : -1);
+		meets(k, lane[forward][1], true, forward ? 1 : -1);
 		fo_fleet_need(k->role, k->last);
 	}
 }

@@ -126,8 +126,8 @@ static const char *check_attention_merge(const struct fo_program *p, const struc
 static const char *check_heads(const struct fo_program *p, const struct fo_op *o, struct sizes *s)
 {
 	const bool apart = fo_op_info(o->kind)->heads == FO_HEADS_APART;
-	const struct fo_operand *own = &o->arg[apart ? FO_HEADS_APART_X : FO_HEADS_TOGETHER_Y],
-				*by_rank = &o->arg[apart ? FO_HEADS_APART_Y : FO_HEADS_TOGETHER_X];
+	const struct fo_operand *own = &o->arg[apart ? FO_HEADS_APART_X : FO_HEADS_TOGETHER_Y];
+	const struct fo_operand *by_rank = &o->arg[apart ? FO_HEADS_APART_Y : FO_HEADS_TOGETHER_X];
 	const int64_t cp = fo_mesh_cp(&p->run.mesh), d = o->attr.head_dim;
 	(void)s;
 	if (d <= 0 || own->nc % d)

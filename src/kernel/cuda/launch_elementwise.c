@@ -155,7 +155,8 @@ static fo_status heads(struct fo_cuda_queue *q, const struct fo_call *c, int64_t
 {
 	const struct fo_tensor *x = &c->arg[FO_HEADS_APART_X], *y = &c->arg[FO_HEADS_APART_Y];
 	const bool together = fo_op_info(c->kind)->heads == FO_HEADS_TOGETHER;
-	const struct fo_tensor *own = together ? y : x, *by_rank = together ? x : y;
+	const struct fo_tensor *own = together ? y : x;
+	const struct fo_tensor *by_rank = together ? x : y;
 	const int64_t per_row = y->cols * (int64_t)fo_dtype_bytes(y->dtype) / ACCESS_BYTES;
 	struct fo_cuda_heads_args args = { .x = fo_cuda_view_of(x),
 					   .y = fo_cuda_view_of(y),
