@@ -31,6 +31,7 @@ static struct fo_lowering lowering_of(const struct fo_run *r, const struct fo_me
 	with.shard = mesh->shard;
 	with.cp = mesh->cp;
 	with.tp = mesh->tp;
+	with.pp = 1; /* the costs of stages are not known without their programs */
 	return fo_run_lowering(&with, FO_MODE_TRAIN);
 }
 

@@ -42,6 +42,9 @@ done
 # More ranks than rows: what has rows of its own is refused by them.
 run 0 program $wide --meshes=16
 says "not 16x1x1x1: 16 groups of ranks cannot share the rows"
+cp out one
+run 0 program $wide --meshes=16 --mesh.pp=1 --mesh.ranks=2 --mesh.cp=2
+same out one
 run 0 program $wide --meshes=1
 says "^  1x1x1x1 "
 refused 2 "no mesh of 7 ranks can train this run" program $wide --meshes=7
