@@ -263,7 +263,8 @@ fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp)
 
 static bool heads_can(const struct fo_model *m, int64_t tokens, int32_t cp, int32_t tp)
 {
-	const int64_t kv = m->kv_heads % tp ? 1 : m->kv_heads / tp; /* fewer than tp: one each, as pass tp copies them */
+	const int64_t kv = m->kv_heads % tp ? 1
+					    : m->kv_heads / tp; /* fewer than tp: one each, as pass tp copies them */
 	return m->heads % ((int64_t)tp * cp) == 0 && fo_heads_each(kv, cp) && tokens % cp == 0;
 }
 

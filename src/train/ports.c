@@ -37,7 +37,8 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 		for (int i = 0; i < n && i < 4; i++)
 			take_tokens(p, arg[i].data, from[i] + at, arg[i].rows, tokens);
 		/* Documents begin at a place in these rows. */
-		for (int64_t i = 0; p->rank && n > FO_PORT_BATCH_DOC_START && i < arg[FO_PORT_BATCH_DOC_START].rows; i++)
+		for (int64_t i = 0; p->rank && n > FO_PORT_BATCH_DOC_START && i < arg[FO_PORT_BATCH_DOC_START].rows;
+		     i++)
 			((int32_t *)arg[FO_PORT_BATCH_DOC_START].data)[i] -= (int32_t)(p->rank * tokens);
 		return FO_OK;
 	}
