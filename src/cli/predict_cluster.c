@@ -176,6 +176,7 @@ fo_status fo_cli_job_read(const struct fo_cli_call *call, const struct fo_cli_jo
 	const char **set;
 	g.sets = settings_of(call, in, &a->arena, &set);
 	g.set = set;
+	a->files = files + (g.arguments != NULL);
 	FO_TRY(fo_job_read(file, files, &g, &a->job));
 	FO_TRY(check_forms(in, &a->job));
 	FO_TRY(take_tokens(in, a));

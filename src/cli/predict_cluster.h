@@ -75,6 +75,7 @@ struct fo_cli_asked {
 	struct fo_cluster cluster;
 	struct fo_job job;
 	struct fo_job_machine_given given;
+	int files;           /* configurations that were read, the text of --megatron too */
 	const char *note[4]; /* what was assumed of the work, a sentence each */
 	int notes;
 };

@@ -135,20 +135,27 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 		fo_doc_line(d, "assumed", "%s", j->inferred[i]);
 }
 
+static void say_bytes(struct fo_doc *d, const char *name, double bytes, struct fo_range r)
+{
+	fo_doc_row(d, name, fo_doc_printf(d, "%.2f", bytes / 0x1p30),
+		   r.low < r.high ? fo_doc_printf(d, "%.1f to %.1f", r.low / 0x1p30, r.high / 0x1p30) : "exact");
+}
+
 static void say_parts(struct fo_doc *d, const struct fo_cli_predicted *p)
 {
 	fo_doc_heading(d, "A step");
-	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrr", "part", "time", "share");
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrrr", "part", "time", "80 %", "share");
 	for (int i = 0; i < FO_PREDICT_PARTS; i++)
 		if (p->step.part[i] >= SHOWN_SHARE * p->step.seconds)
 			fo_doc_row(d, fo_predict_part_name[i], fo_doc_num(d, p->step.part[i], FO_DRAW_SECONDS),
+				   fo_cli_range(d, p->sure.part[i], FO_DRAW_SECONDS),
 				   percent(d, p->step.part[i] / p->step.seconds));
 	fo_doc_heading(d, "Memory of the fullest device");
-	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lr", "part", "GiB");
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrr", "part", "GiB", "80 %");
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
 		if (p->step.memory[i] > 0)
-			fo_doc_row(d, fo_predict_memory_name[i], fo_doc_printf(d, "%.2f", p->step.memory[i] / 0x1p30));
-	fo_doc_row(d, "sum", fo_doc_printf(d, "%.2f", p->step.bytes / 0x1p30));
+			say_bytes(d, fo_predict_memory_name[i], p->step.memory[i], p->sure.memory[i]);
+	say_bytes(d, "sum", p->step.bytes, p->sure.bytes);
 }
 
 /* From the whole peak down to the MFU: what each part of the step costs of it. */
@@ -193,11 +200,10 @@ static void say_sure(struct fo_doc *d, const struct fo_cli_predicted *p)
 			   fo_doc_printf(d, "+- %s", fo_doc_num(d, fabs(p->sure.term[i].seconds), FO_DRAW_SECONDS)),
 			   percent(d, fabs(p->sure.term[i].seconds) / p->step.seconds));
 	fo_doc_heading(d, "What it rests on");
-	fo_doc_table(d, FO_DRAW_FULL, NULL, "llrL", "ground", "what", "value", "from");
-	for (int i = 0; i < p->sure.rests; i++)
-		fo_doc_row(d, fo_predict_ground_name[p->sure.rest[i].ground], p->sure.rest[i].what,
-			   p->sure.rest[i].value ? fo_doc_printf(d, "%.3g", p->sure.rest[i].value) : "-",
-			   p->sure.rest[i].origin);
+	for (int i = 0; i < p->sure.rests; i++) {
+		const char *value = p->sure.rest[i].value ? fo_doc_printf(d, ", %.3g", p->sure.rest[i].value) : "";
+		fo_doc_item(d, "%s: %s%s", fo_predict_ground_name[p->sure.rest[i].ground], p->sure.rest[i].what, value);
+	}
 	fo_doc_para(d, "Intervals hold 80 %% of published runs. No figure here was measured on these machines.");
 }
 
@@ -271,10 +277,18 @@ void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)
 	for (int i = 0; i < FO_PREDICT_PARTS; i++)
 		fo_json_real(j, fo_predict_part_name[i], p->step.part[i]);
 	fo_json_close(j);
+	fo_json_object(j, "parts_intervals_seconds");
+	for (int i = 0; i < FO_PREDICT_PARTS; i++)
+		json_range(j, fo_predict_part_name[i], p->step.part[i], p->sure.part[i]);
+	fo_json_close(j);
 	json_range(j, "memory_bytes", p->step.bytes, p->sure.bytes);
 	fo_json_object(j, "memory_parts_bytes");
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
 		fo_json_real(j, fo_predict_memory_name[i], p->step.memory[i]);
+	fo_json_close(j);
+	fo_json_object(j, "memory_intervals_bytes");
+	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
+		json_range(j, fo_predict_memory_name[i], p->step.memory[i], p->sure.memory[i]);
 	fo_json_close(j);
 	fo_json_put(j, FO_REAL("usable_bytes", usable),
 		    FO_TEXT("fit", p->fits_not                    ? "does not fit"

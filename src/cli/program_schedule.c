@@ -1,5 +1,5 @@
-/* flatout program --schedule: which slot runs when, how much of the step is idle, by the published formula and by a walk
- * through the slots, and what each stage holds. */
+/* flatout program --schedule: which slot runs when, how much of the step is idle, by the published formula and by a
+ * walk through the slots, and what each stage holds. */
 #include "cli/program_schedule.h"
 
 #include "base/fs.h"
@@ -103,8 +103,10 @@ static void say(const struct view *v, const struct fo_cli_schedule *in, const st
 			fo_str_printf(&text, " (%d)", input);
 		less |= input != held;
 	}
-	fo_doc_line(d, "in flight", "%s%s micro-batches%s at most, by stage%s", text.data,
-		    v->shape.stages > 16 ? ", ..." : "", v->shape.chunks > 1 ? " x chunks" : "",
+	if (v->shape.stages > 16)
+		fo_str_puts(&text, ", ...");
+	fo_str_puts(&text, v->shape.chunks > 1 ? " micro-batches x chunks" : " micro-batches");
+	fo_doc_line(d, "in flight", "%s at most, by stage%s", text.data,
 		    less ? "; in brackets, those without the gradient of their input" : "");
 	if (!v->lanes)
 		fo_doc_warning(d,

@@ -268,10 +268,7 @@ static void element(struct term *t, const struct fo_doc_node *n)
 	}
 }
 
-static bool has_form(enum fo_doc_kind k)
-{
-	return k <= FO_DOC_BARS || k == FO_DOC_WATERFALL || k == FO_DOC_SLOTS;
-}
+static bool has_form(enum fo_doc_kind k) { return k <= FO_DOC_BARS || k == FO_DOC_WATERFALL || k == FO_DOC_SLOTS; }
 
 /* Closes a card or a section; true if n did. */
 static bool ends(struct term *t, const struct fo_doc_node *n)

@@ -127,7 +127,7 @@ static void fill_row(const struct fo_draw_slots *c, const struct grid *g, const 
 		char text[LABEL];
 		if (!(b > 0) || !(a < (double)g->columns) || !(s->to > s->from))
 			continue;
-		const size_t from = a > 0 ? (size_t)a : 0, to = b < (double)g->columns ? (size_t)b : g->columns;
+		const size_t from = (size_t)fmax(a, 0), to = (size_t)fmin(b, (double)g->columns);
 		size_t width = (size_t)label_of(c, s, text);
 		if (!g->numbers || width > to - from)
 			width = 1;

@@ -151,6 +151,15 @@ static void put_row(const struct picture *p, double y, const struct fo_draw_slot
 	put_run(p, y, &run);
 }
 
+static void put_swatch(const struct picture *p, const char *cls, double x, double y, int size, size_t kind,
+		       const char *text)
+{
+	fo_str_printf(p->out, "<g class=\"%s\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n",
+		      cls, x, y, size, size, paint[p->c->tone[kind]].fill);
+	put_text(p->out, "", x + size + 7, y + 0.85 * size, text);
+	fo_str_puts(p->out, "</g>\n");
+}
+
 static void put_legend(const struct picture *p, double y)
 {
 	bool used[FO_DRAW_SLOT_KINDS] = { false };
@@ -159,29 +168,23 @@ static void put_legend(const struct picture *p, double y)
 		for (size_t k = 0; k < p->c->row[i].slots; k++)
 			used[p->c->row[i].slot[k].kind] = true;
 	for (size_t k = 0; k < p->c->kinds; k++) {
-		char text[64];
 		if (!used[k])
 			continue;
+		char text[64];
 		snprintf(text, sizeof text, "%c %s", p->c->letter[k], p->c->kind_name[k]);
-		for (int n = 0; n < 2; n++) {
-			double *at = n ? &narrow : &x;
-			fo_str_printf(p->out,
-				      "<g class=\"%s\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%d\" "
-				      "fill=\"%s\"/>\n",
-				      n ? "narrow" : "wide", *at, n ? y - 8 : y, n ? 26 : 16, n ? 26 : 16,
-				      paint[p->c->tone[k]].fill);
-			snprintf(text, sizeof text, n ? "%c" : "%c %s", p->c->letter[k], p->c->kind_name[k]);
-			put_text(p->out, "", *at + (n ? 34 : 22), y + 14, text);
-			fo_str_puts(p->out, "</g>\n");
-			*at += n ? 88 : 44 + 8.2 * (double)strlen(text);
-		}
+		put_swatch(p, "wide", x, y, 16, k, text);
+		x += 44 + 8.2 * (double)strlen(text);
+		text[1] = '\0';
+		put_swatch(p, "narrow", narrow, y - 8, 26, k, text);
+		narrow += 88;
 	}
 }
 
 void fo_draw_slots_svg(struct fo_str *out, const struct fo_draw_slots *c)
 {
 	const size_t rows = c->rows < FO_DRAW_SLOT_ROWS ? c->rows : FO_DRAW_SLOT_ROWS;
-	const char *title = c->title ? c->title : "", *desc = c->desc ? c->desc : "";
+	const char *title = c->title ? c->title : "";
+	const char *desc = c->desc ? c->desc : "";
 	struct picture p = { out, c, rows <= 16 ? 30 : fmax(8, 480.0 / (double)rows) };
 	const double gap = p.high > 14 ? 6 : 2, bottom = TOP + (double)rows * (p.high + gap);
 	fo_str_printf(out,

@@ -34,8 +34,8 @@ static void add_arg(struct fo_op *o, struct fo_operand a, int access)
 	o->arg[o->n++] = a;
 }
 
-/* A buffer for all tokens with `cols` columns of own heads, or the same rows of own tokens for each rank; otherwise like
- * that of an operand, and named after it. */
+/* A buffer for all tokens with `cols` columns of own heads, or of rows of own tokens for each rank; otherwise like that
+ * of an operand. */
 static struct fo_operand by_rank(struct heads *h, const struct fo_operand *like, const char *name, int64_t cols)
 {
 	struct fo_operand a = *like;

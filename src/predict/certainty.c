@@ -5,7 +5,7 @@
 
 /* Of log seconds. Between publishers of one stack runs differ by this much where nothing else does (flatout score,
  * publishers' factors), and two runs of one configuration by 2 %. */
-#define BETWEEN_PUBLISHERS 0.07
+#define BETWEEN_PUBLISHERS 0.11
 #define BETWEEN_RUNS 0.03
 /* No published run stands behind a stack: what leaving each publisher out with neutral habits gives beyond the rest. */
 #define NEUTRAL 0.10
@@ -19,11 +19,12 @@ struct effect {
 	double moves; /* of log seconds, one standard deviation */
 };
 
+/* part: the variance of each part's seconds. */
 static void effects(const struct fo_predict_base *b, const struct fo_predict_work *w, double seconds, struct effect *e,
-		    double *sum)
+		    double *sum, double *part)
 {
 	double x[FO_PREDICT_CONSTANTS];
-	struct fo_predict_step s;
+	struct fo_predict_step s, t;
 	memcpy(x, b->x, sizeof x);
 	*sum = 0;
 	for (int i = 0; i < FO_PREDICT_CONSTANTS; i++) {
@@ -34,11 +35,12 @@ static void effects(const struct fo_predict_base *b, const struct fo_predict_wor
 		double spread = r->spread * (r->value != r->start ? AFTER_FIT : 1), keep = x[i];
 		x[i] = fmin(fmax(keep * exp(spread), r->low), r->high);
 		fo_predict_time(w, x, &s);
-		double up = fabs(log(s.seconds / seconds));
 		x[i] = fmin(fmax(keep * exp(-spread), r->low), r->high);
-		fo_predict_time(w, x, &s);
+		fo_predict_time(w, x, &t);
 		x[i] = keep;
-		e[i].moves = (up + fabs(log(s.seconds / seconds))) / 2;
+		e[i].moves = (fabs(log(s.seconds / seconds)) + fabs(log(t.seconds / seconds))) / 2;
+		for (int k = 0; k < FO_PREDICT_PARTS; k++)
+			part[k] += (s.part[k] - t.part[k]) * (s.part[k] - t.part[k]) / 4;
 		*sum += e[i].moves * e[i].moves;
 	}
 	for (int i = 0; i < FO_PREDICT_CONSTANTS; i++) /* the largest first; a handful are looked at */
@@ -47,6 +49,28 @@ static void effects(const struct fo_predict_base *b, const struct fo_predict_wor
 				struct effect t = e[i];
 				e[i] = e[k], e[k] = t;
 			}
+}
+
+/* common: of log seconds, what moves all parts alike. */
+static void ranges(const struct fo_predict_step *s, const double *variance, double common,
+		   struct fo_predict_certainty *out)
+{
+	double states = s->memory[FO_PREDICT_WEIGHTS] + s->memory[FO_PREDICT_GRADIENTS] + s->memory[FO_PREDICT_STATES];
+	double other = s->bytes - states, low = 0, high = 1;
+	for (int i = 0; i < FO_PREDICT_PARTS; i++) {
+		double mid = s->part[i], own = mid > 0 ? sqrt(variance[i]) / mid : 0,
+		       f = exp(Z80 * sqrt(own * own + common));
+		out->part[i] = (struct fo_range){ mid / f, mid * f };
+	}
+	if (other > 0) {
+		low = fmax(0, 1 - (s->bytes - out->bytes.low) / other);
+		high = 1 + (out->bytes.high - s->bytes) / other;
+	}
+	for (int i = 0; i < FO_PREDICT_MEMORIES; i++) {
+		bool state = i == FO_PREDICT_WEIGHTS || i == FO_PREDICT_GRADIENTS || i == FO_PREDICT_STATES;
+		out->memory[i] = state ? fo_range(s->memory[i])
+				       : fo_range_scaled(s->memory[i], (struct fo_range){ low, high });
+	}
 }
 
 static void rest(struct fo_predict_certainty *out, enum fo_predict_ground ground, const char *what, double value,
@@ -65,7 +89,7 @@ static double best_published(enum fo_predict_family family, enum fo_predict_type
 {
 	bool small = type != FO_PREDICT_BF16;
 	switch (family) {
-	case FO_PREDICT_AMPERE: return .65;
+	case FO_PREDICT_AMPERE: return .68; /* llm-foundry: 62 to 66 % */
 	case FO_PREDICT_HOPPER:
 		return small ? .48 : .67; /* Nebius, 512 H200, fp8: 930 of 1,979; ml_dataflow bf16 66.8 % */
 	case FO_PREDICT_BLACKWELL:
@@ -84,20 +108,21 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 	struct effect e[FO_PREDICT_CONSTANTS];
 	const struct fo_predict_style *style = &fo_predict_style[b->job.style];
 	const struct fo_predict_machine *d = &b->job.machine;
-	double sum;
+	double sum, part[FO_PREDICT_PARTS] = { 0 };
 	*out = (struct fo_predict_certainty){ .sd = NAN };
 	fo_predict_work_of(b, l, &w);
 	if (w.wrong || s->wrong)
 		return;
-	effects(b, &w, s->seconds, e, &sum);
+	effects(b, &w, s->seconds, e, &sum, part);
 	double known = b->job.habit > 0 ? 0 : BETWEEN_PUBLISHERS;
-	sum += known * known + BETWEEN_RUNS * BETWEEN_RUNS + style->neutral * NEUTRAL * NEUTRAL +
-	       w.moe * EXPERTS * EXPERTS;
-	out->sd = sqrt(sum);
+	double common = known * known + BETWEEN_RUNS * BETWEEN_RUNS + style->neutral * NEUTRAL * NEUTRAL +
+			w.moe * EXPERTS * EXPERTS;
+	out->sd = sqrt(sum + common);
 	double f = exp(Z80 * out->sd), g = exp(Z80 * s->memory_sd);
 	out->seconds = (struct fo_range){ s->seconds / f, s->seconds * f };
 	out->tokens_s = (struct fo_range){ s->tokens_s / f, s->tokens_s * f };
 	out->bytes = (struct fo_range){ s->bytes / g, s->bytes * g };
+	ranges(s, part, common, out);
 	rest(out, d->sustained > 0 ? FO_PREDICT_MEASURED : FO_PREDICT_CATALOGUE, "the device's peaks and memory rate",
 	     d->peak[b->job.type], d->name);
 	if (w.shard * w.replicate > w.shard_node || !w.tp_inside || !w.cp_inside || !w.pp_inside)
@@ -112,8 +137,8 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 			out->term[out->terms++].seconds = s->seconds * (exp(Z80 * e[i].moves) - 1);
 		}
 	}
-	if (s->mfu_causal > best_published(d->family, b->job.type))
+	if (!b->job.lora && s->mfu_causal > best_published(d->family, b->job.type))
 		out->flag = "above the best MFU that anyone published on such a device in this number type";
-	else if (s->bytes > d->memory_bytes)
+	else if (out->bytes.low > d->memory_bytes)
 		out->flag = "more memory than the device has";
 }

@@ -8,16 +8,19 @@ static double least(double a, double b) { return a < b ? a : b; }
  * tensor parallelism does not divide (inputs and outputs of two norms, without sequence parallelism two dropout
  * masks more); of the other activations beside fused kernels; of a logit. Sharded weights are masters themselves
  * (FSDP) or 2 bytes. */
-struct kept {
+struct habit {
 	double gradient, state, norms, eager, logit, weight;
+};
+struct kept {
+	struct habit of;
 	double whole, sharded_gradient; /* a weight that is not sharded; a gradient that is */
 	double times, more;             /* bytes seen = times x model + more */
 };
 /* Megatron and its kin: its documentation; PyTorch: fp32 logits twice; Composer: unfused activations; LLM.Q:
  * moments and masters in bf16, logits in chunks. */
-static const struct kept habits[FO_HABITS] = {
+static const struct habit habits[FO_HABITS] = {
 	[FO_MCORE] = { 2, 12, 8, 1, 4, 2 }, [FO_MLM] = { 4, 12, 8, 1, 4, 2 },     [FO_MEG22] = { 4, 12, 10, 1, 8, 2 },
-	[FO_EAGER] = { 4, 12, 8, 1, 8, 2 }, [FO_FSDP1] = { 4, 12, 8, 1.5, 8, 0 }, [FO_COMPILED] = { 4, 12, 8, 1, 8, 0 },
+	[FO_EAGER] = { 4, 12, 8, 1, 8, 2 }, [FO_FSDP1] = { 4, 12, 8, 1.1, 6, 0 }, [FO_COMPILED] = { 4, 12, 8, 1, 8, 0 },
 	[FO_XLA] = { 4, 12, 8, 1, 8, 0 },   [FO_GRAPHS] = { 2, 6, 8, 1, 1, 2 },
 };
 
@@ -26,18 +29,18 @@ static void kept_of(const struct fo_predict_base *b, struct kept *k)
 	const struct fo_predict_job *j = &b->job;
 	const struct fo_predict_style *s = &fo_predict_style[j->style];
 	enum fo_predict_habits of = fo_predict_habits_of(j->style);
-	*k = habits[of];
+	*k = (struct kept){ .of = habits[of] };
 	if (j->style == FO_PREDICT_STYLE_FLATOUT)
-		k->gradient = 4, k->state = 12;
+		k->of.gradient = 4, k->of.state = 12;
 	k->whole = 2, k->sharded_gradient = 4;
 	if (j->weight_bytes > 0)
-		k->weight = k->whole = j->weight_bytes;
+		k->of.weight = k->whole = j->weight_bytes;
 	if (j->kept_gradient != 0)
-		k->gradient = k->sharded_gradient = fmax(0, j->kept_gradient);
+		k->of.gradient = k->sharded_gradient = fmax(0, j->kept_gradient);
 	if (j->state_bytes > 0)
-		k->state = j->state_bytes;
+		k->of.state = j->state_bytes;
 	if (j->lora)
-		k->gradient = k->state = k->sharded_gradient = 0;
+		k->of.gradient = k->of.state = k->sharded_gradient = 0;
 	/* SimuMax's runs of Megatron-LM; a stack that nobody measured holds more, by an unknown amount. */
 	k->times = FO_PREDICT_HELD_TIMES, k->more = FO_PREDICT_HELD_BYTES;
 	if ((of == FO_MLM || of == FO_MCORE || of == FO_GRAPHS) && !s->neutral)
@@ -56,8 +59,8 @@ static void activations(const struct fo_predict_base *b, const struct fo_predict
 		wide = share * (m->top_k * m->expert_ffn + m->shared_ffn) + (1 - share) * m->ffn;
 	bool meg22 = fo_predict_style[b->job.style].attention == FO_PREDICT_ATTENTION_STORED;
 	double kv = m->kv_heads / m->heads;
-	double none = tokens * (h * k->norms * (meg22 ? 1 : small) / sp +
-				k->eager * (h * (4 + 4 * kv) + 2 * m->matrices * wide * small) / t);
+	double none = tokens * (h * k->of.norms * (meg22 ? 1 : small) / sp +
+				k->of.eager * (h * (4 + 4 * kv) + 2 * m->matrices * wide * small) / t);
 	if (meg22 && !l->recompute_core)
 		none += 5 * m->heads * b->job.seq * tokens / t;
 	double input = 2 * tokens * h / (meg22 ? 1 : sp);
@@ -71,7 +74,7 @@ static void activations(const struct fo_predict_base *b, const struct fo_predict
 	*out = keep * none * flight;
 	if (l->recompute > 0)
 		*out += (1 - keep) * input * flight + none;
-	out[1] = tokens * m->vocab / t * k->logit * (w->pp > 1 ? 0 : 1);
+	out[1] = tokens * m->vocab / t * k->of.logit * (w->pp > 1 ? 0 : 1);
 }
 
 static void states(const struct fo_predict_base *b, const struct fo_predict_layout *l, const struct fo_predict_work *w,
@@ -88,10 +91,10 @@ static void states(const struct fo_predict_base *b, const struct fo_predict_layo
 	if (!w->moe)
 		params[0] += routed * w->ep / t, params[1] = 0;
 	for (int i = 0; i < 2; i++) {
-		double weight = k->whole, gradient = k->gradient, state = k->state;
+		double weight = k->whole, gradient = k->of.gradient, state = k->of.state;
 		if (l->zero >= 3 && i == 0) {
-			weight = k->weight / ranks[0];
-			gradient = k->sharded_gradient / ranks[0], state = k->state / ranks[0];
+			weight = k->of.weight / ranks[0];
+			gradient = k->sharded_gradient / ranks[0], state = k->of.state / ranks[0];
 		} else if (l->zero >= 1)
 			state /= ranks[i];
 		if (l->zero == 2)

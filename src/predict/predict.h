@@ -199,7 +199,7 @@ struct fo_predict_base {
 const char *fo_predict_prepare(const struct fo_predict_job *job, struct fo_predict_base *b);
 /* One division. Never fails; out->wrong says what does not come out. Safe from several threads. */
 void fo_predict_point(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_step *out);
-/* Memory alone, a tenth of the time. */
+/* Memory alone, in a fraction of the time. */
 void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			  struct fo_predict_step *out);
 
@@ -210,7 +210,9 @@ extern const char *const fo_predict_ground_name[4]; /* "measured here", "catalog
 enum { FO_PREDICT_RESTS = 12, FO_PREDICT_TERMS = 3 };
 struct fo_predict_certainty {
 	struct fo_range seconds, tokens_s, bytes; /* 80 % */
-	double sd;                                /* of log seconds */
+	/* The same of parts. States are counted exactly, so that the spread of a sum of memory is that of the rest. */
+	struct fo_range part[FO_PREDICT_PARTS], memory[FO_PREDICT_MEMORIES];
+	double sd; /* of log seconds */
 	struct {
 		enum fo_predict_ground ground;
 		const char *what; /* "the share of the bf16 peak that large products sustain" */

@@ -199,7 +199,7 @@ const struct fo_op_info *fo_op_info(int kind);
 int fo_op_kind_find(const char *name); /* -1: no such operation */
 int fo_op_of_wire(enum fo_wire wire);  /* the operation on one tensor that does this between ranks */
 int fo_op_of_heads(enum fo_heads heads);
-int fo_op_joining(bool max);           /* the operation that joins sums, or maxima, over all ranks of a group */
+int fo_op_joining(bool max); /* the operation that joins sums, or maxima, over all ranks of a group */
 /* Whether a kernel runs it. The training loop serves HOST, a transport between ranks makes COMM. */
 static inline bool fo_op_has_kernel(int kind)
 {

@@ -95,11 +95,12 @@ void fo_pp_remark(const struct fo_pp_shape *p, struct fo_str *out)
 	/* Each stage works for m of at least m + p - 1 turns; interleaved turns are of one chunk. */
 	const double turns = (double)p->stages * p->chunks + p->micro_batches - 1;
 	const double idle = 1 - (double)p->micro_batches * p->chunks / turns;
-	fo_str_printf(
-		out,
-		"%d micro-batch%s for %d stages leave%s a stage idle for %.0f %% of the step: %d or more are better",
-		p->micro_batches, p->micro_batches == 1 ? "" : "es", p->stages, p->micro_batches == 1 ? "s" : "",
-		100 * idle, 4 * p->stages);
+	const bool one = p->micro_batches == 1;
+	fo_str_printf(out, "%d micro-batch%s for %d stages leave", p->micro_batches, one ? "" : "es", p->stages);
+	/* Gradients of weights fill some of it. */
+	fo_str_puts(out, one ? "s" : "");
+	fo_str_printf(out, " a stage idle for %s%.0f", fo_pp_splits(p->kind) ? "up to " : "", 100 * idle);
+	fo_str_printf(out, " %% of the step: %d or more are better", 4 * p->stages);
 }
 
 int64_t fo_pp_slots_most(const struct fo_pp_shape *p)

@@ -174,9 +174,9 @@ struct fo_pp_balance {
 };
 /* Splits `layers` layers so that the slowest stage is as fast as it can be within the room; of those splits, one whose
  * fullest stage is emptiest; of those, the most even one. A step takes the sum of all stages' times and m - 1 times the
- * slowest one's, and the sum is the same for every split. A stage's layers go to its chunks so that the slowest chunk is
- * fastest. Exact: dynamic programming over stages and layers. FO_EARG: fewer layers than parts. FO_ENOMEM: nothing fits;
- * what the best split needs. */
+ * slowest one's, and the sum is the same for every split. A stage's layers go to its chunks so that the slowest chunk
+ * is fastest. Exact: dynamic programming over stages and layers. FO_EARG: fewer layers than parts. FO_ENOMEM: nothing
+ * fits; what the best split needs. */
 FO_CHECKED fo_status fo_pp_balance_of(struct fo_pp_balance *out, const struct fo_pp_shape *p, int32_t layers,
 				      const struct fo_pp_costs *c);
 /* Seconds and bytes of a stage with these layers by part; either may be NULL. */

@@ -22,8 +22,9 @@
  *
  * Ranks of a cp group have the same rows, each its own tokens of them. What a shift hands on around the group is *far*:
  * so many places from its own rank. Attention over a block of keys names the distance of those that it means; anything
- * else that meets tokens of two ranks is wrong, and so is attention over own keys alone. Where ranks exchange tokens for
- * heads, rows are followed as well: an all-to-all takes them sorted by rank, attention of all tokens, all else of own.
+ * else that meets tokens of two ranks is wrong, and so is attention over own keys alone. Where ranks exchange tokens
+ * for heads, rows are followed as well: an all-to-all takes them sorted by rank, attention of all tokens, all else of
+ * own ones.
  *
  * Stages of a pipeline have gradients of other layers: a sum over elements of gradients is pending over the stages. A
  * gradient that the first and the last stage both have (fo_buffer.stage) is pending over these two. What goes from
@@ -386,7 +387,9 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		is = read(f, from, &alike);
 		if (f->cp > 1 && of_tokens(f->p, from)) {
 			if (o->group != FO_GROUP_CP)
-				return wrong(f, from, "tokens are exchanged for heads among other ranks than a cp group's", over);
+				return wrong(f, from,
+					     "tokens are exchanged for heads among other ranks than a cp group's",
+					     over);
 			if (is.far != BY_RANK && is.far != ALL_TOKENS)
 				return wrong(f, from, "its rows are not sorted by the ranks that get them", over);
 			is.far = is.far == BY_RANK ? ALL_TOKENS : BY_RANK;
@@ -490,7 +493,9 @@ static fo_status check_far(const struct flow *f, const struct fo_op *o, int32_t 
 	const enum fo_heads heads = fo_op_info(o->kind)->heads;
 	const bool attends = is_attention(o) && !is_over_block(o);
 	bool any = is_attention(o) || heads != FO_HEADS_NONE;
-	*far = attends ? ALL_TOKENS : heads == FO_HEADS_TOGETHER ? BY_RANK : 0;
+	*far = attends ? ALL_TOKENS : 0;
+	if (heads == FO_HEADS_TOGETHER)
+		*far = BY_RANK;
 	if (f->cp < 2)
 		return FO_OK;
 	if (attends && f->p->run.pass.cp != FO_CP_HEADS)
@@ -517,7 +522,7 @@ static fo_status check_far(const struct flow *f, const struct fo_op *o, int32_t 
 	return FO_OK;
 }
 
-/* Where the tokens of an operand lie that is made. The loop brings documents of all tokens, where attention has them. */
+/* The place of tokens of an operand that is made. The loop brings documents of all tokens, where attention has them. */
 static int32_t far_of(const struct flow *f, const struct fo_op *o, int i, int32_t far)
 {
 	if (is_over_block(o) && is_of_block(o, i))

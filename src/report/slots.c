@@ -106,13 +106,16 @@ bool fo_slots_of_log(struct fo_doc *d, struct fo_draw_slots *out, const struct f
 		const struct fo_schedule_op *o = &op[i];
 		if (!is_drawn(o, replica, apart))
 			continue;
-		const bool pass = kind_of(o, apart) < FO_PP_WORKS;
+		int32_t number = -1, part = -1;
+		if (kind_of(o, apart) < FO_PP_WORKS) {
+			number = o->microbatch;
+			part = s->chunks > 1 ? o->chunk : -1;
+		}
 		slot[o->stage][row[o->stage].slots++] = (struct fo_draw_slot){ .from = (double)o->begin_ns * 1e-9,
 									       .to = (double)o->end_ns * 1e-9,
 									       .kind = kind_of(o, apart),
-									       .number = pass ? o->microbatch : -1,
-									       .part = pass && s->chunks > 1 ? o->chunk
-													     : -1 };
+									       .number = number,
+									       .part = part };
 	}
 	return out->to > 0;
 }
@@ -237,4 +240,99 @@ bool fo_slots_of_timelines(struct fo_doc *d, struct fo_draw_slots *out, const st
 		}
 	out->to = to - from;
 	return to > from;
+}
+
+/* ---- of files ---- */
+
+enum { STAGES = 64 }; /* more are not read: each has a program of its own */
+struct files {
+	struct fo_timeline_file file[STAGES];
+	struct fo_program program[STAGES];
+	bool has[STAGES];
+	int32_t stages, apart; /* stages 0: not known yet; ranks from one stage to the next */
+};
+
+/* Takes the file where its rank is the first of a stage. */
+static fo_status take_file(struct files *x, const char *path)
+{
+	struct fo_timeline_file f;
+	struct fo_program p;
+	FO_TRY(fo_timeline_read(&f, path));
+	fo_status st = fo_timeline_program(&p, &f, path);
+	if (st != FO_OK) {
+		fo_timeline_fini(&f.t);
+		return st;
+	}
+	const int32_t stages = fo_mesh_pp(&p.run.mesh), apart = fo_mesh_stage_ranks(&p.run.mesh);
+	if (!x->stages) {
+		x->stages = stages;
+		x->apart = apart;
+	}
+	const int32_t stage = p.rank / apart;
+	if (stages != x->stages || stages > STAGES || apart != x->apart || p.rank % apart || stage < 0 ||
+	    stage >= stages || x->has[stage]) {
+		fo_program_fini(&p);
+		fo_timeline_fini(&f.t);
+		return FO_OK;
+	}
+	x->file[stage] = f;
+	x->program[stage] = p;
+	x->has[stage] = true;
+	return FO_OK;
+}
+
+/* The last step but one that all have; -1: none. */
+static int32_t common_step(const struct files *x)
+{
+	int32_t first = 0, last = INT32_MAX;
+	for (int32_t s = 0; s < x->stages; s++) {
+		const struct fo_ring *r = &x->file[s].t.lane[FO_LANE_COMPUTE];
+		if (!r->n)
+			return -1;
+		const int32_t from = r->span[(r->n < r->cap ? 0 : r->n) % r->cap].step;
+		const int32_t to = r->span[(r->n - 1) % r->cap].step;
+		first = from > first ? from : first;
+		last = to < last ? to : last;
+	}
+	if (last < first)
+		return -1;
+	return last > first ? last - 1 : last;
+}
+
+bool fo_slots_of_files(struct fo_doc *d, struct fo_draw_slots *out, const char *const *path, int paths,
+		       struct fo_program *program, int32_t *step)
+{
+	struct files *x = fo_xmalloc(sizeof *x);
+	struct fo_slots_stage stage[STAGES] = { { NULL, NULL } };
+	bool all = true;
+	for (int i = 0; i < paths; i++)
+		if (take_file(x, path[i]) != FO_OK)
+			fo_err_clear();
+	all = x->stages > 1 && x->stages <= STAGES;
+	for (int32_t s = 0; s < x->stages && all; s++) {
+		all = x->has[s];
+		stage[s] = (struct fo_slots_stage){ &x->program[s], &x->file[s] };
+	}
+	*step = all ? common_step(x) : -1;
+	all = *step >= 0 && fo_slots_of_timelines(d, out, stage, x->stages, *step);
+	for (int32_t s = 0; s < STAGES; s++) {
+		if (!x->has[s])
+			continue;
+		fo_timeline_fini(&x->file[s].t);
+		if (all && !s)
+			*program = x->program[s];
+		else
+			fo_program_fini(&x->program[s]);
+	}
+	free(x);
+	return all;
+}
+
+void fo_slots_draw(struct fo_doc *d, struct fo_draw_slots *c, const struct fo_pp_shape *shape, int32_t step)
+{
+	c->title = fo_doc_printf(d, "Pipeline, schedule %s: step %d by stage", fo_pp_title[shape->kind], step + 1);
+	c->desc = "Each row is the first rank of a stage; gaps are idle or communication";
+	fo_doc_para(d, "Pipeline, schedule %s: %d stages, %d micro-batches; step %d, the first rank of each stage",
+		    fo_pp_title[shape->kind], shape->stages, shape->micro_batches, step + 1);
+	fo_doc_slots(d, c);
 }

@@ -97,6 +97,8 @@ static void add_role(struct fo_fleet *f, const struct fo_sim_job *job, int k)
 					 .does = FO_FLEET_WORKS,
 					 .kind = cls == FO_CLASS_TENSOR ? FO_CROWD_TENSOR : FO_CROWD_MEMORY,
 					 .seconds = s->seconds[i] };
+		if (from->before_s)
+			x.before_s = from->before_s[i];
 		if (is_comm(o) && job->meets) {
 			x.does = FO_FLEET_CALLS;
 			x.group = o->group;
@@ -303,7 +305,7 @@ fo_status fo_sim_walk_ranks(const struct fo_sim_rank *rank, int ranks, bool alik
 
 void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u)
 {
-	const struct fo_sim_rank one = { p, u, s };
+	const struct fo_sim_rank one = { p, u, s, NULL };
 	const struct fo_sim_job job = { .role = &one, .roles = 1 };
 	struct fo_fleet f;
 	struct fo_fleet_run run;

@@ -30,6 +30,8 @@ valid one
 holds 'abs(sum(d["parts_seconds"].values()) / d["step_seconds"]["mid"] - 1) < 1e-6' one
 holds 'abs(sum(d["memory_parts_bytes"].values()) / d["memory_bytes"]["mid"] - 1) < 1e-6' one
 holds 'all(d[k]["low"] <= d[k]["mid"] <= d[k]["high"] for k in ("step_seconds", "mfu", "mfu_causal", "memory_bytes", "tokens_per_second_per_device"))' one
+holds 'all(v["low"] <= v["mid"] <= v["high"] for k in ("parts_intervals_seconds", "memory_intervals_bytes") for v in d[k].values())' one
+holds 'd["parts_intervals_seconds"]["tensor"]["low"] < d["parts_intervals_seconds"]["tensor"]["high"]' one
 holds 'abs(d["simulated_seconds"] / d["step_seconds"]["mid"] - 1) < 0.02' one
 holds 'len(d["moves_most"]) == 3 and len(d["rests_on"]) > 3' one
 holds 'abs(d["tokens_per_second_per_device"]["mid"] * d["devices"] * d["step_seconds"]["mid"] / (512 * 8192) - 1) < 1e-6' one

@@ -37,9 +37,11 @@ for name, cluster in (("8b_8xb200", "1xHGX-B200"), ("70b_16xb200", "2xHGX-B200")
         at[kind] = [mfu("--torchtitan", audit + name + "_" + kind + ".toml", "--cluster", cluster, "--seq", seq)
                     for seq in (8192, 16384, 32768)]
     before[name] = at["baseline"][0]
+    # Published: 1.24 to 2.1 times. Both have async tensor parallelism, which hides half of its messages (constants.def, TP_ASYNC),
+    # so that less of the 405B's gain is predicted than was seen.
     for i in range(3):
         holds("%s at %dk: tuned %.1f above baseline %.1f" % (name, 8 << i, at["tuned"][i], at["baseline"][i]),
-              at["tuned"][i] > 1.15 * at["baseline"][i])
+              at["tuned"][i] > 1.1 * at["baseline"][i])
     # By this rule attention counts double, so that longer sequences seem to gain.
     holds("%s: 32k %.1f not below 8k %.1f" % (name, at["tuned"][2], at["tuned"][0]), at["tuned"][2] > 0.97 * at["tuned"][0])
     if name.startswith("70b"):

@@ -34,6 +34,30 @@ awk -v a="$(number exposed_seconds out)" -v h="$(number hidden_seconds out)" -v 
 	wrong "$received bytes at 125 kB/s are exposed for $(number exposed_seconds out) s and hidden for $(number hidden_seconds out)"
 awk -v a="$(number exposed_seconds out)" -v f="$(number exposed_seconds fast)" 'BEGIN { exit !(a > 10 * f) }' || wrong "slow links do not show"
 
+# The simulated job as files: diagnose reads them, and its steps can be run again with other times.
+run 0 predict $small --ranks=2 --profile="$profile" --link-gbps=0.001 --timelines=job --trace=job.json
+says "^Holds the step: *transfer of "
+grep -q '"name":"simulated: rank 0 of 2' job.json || wrong "the trace has no rank 0"
+run 0 diagnose job
+says "rank  device  steps"
+run 0 predict --what-if=job --links=2
+says "^Change: *links 2 times as fast" "^Run again: .*: [-+]0.00 %" "^Changed: .* [45][0-9.]* % less" "^Rests on: " "transfer of "
+run 0 predict --what-if=job --scale=lane:reduce=0,matmul=0.5 --without=1 --json
+says '"without_rank": 1,' '"known_ranks": 2,' '"changed_seconds": '
+run 0 predict --what-if=job/timeline-rank1.fot
+says "^Only: *rank 1 of 2 is known"
+refused 2 "'job' is not empty: timelines of ranks go into a new folder" predict $small --ranks=2 --profile="$profile" --timelines=job
+refused 2 "--timelines and --trace are of several ranks" predict $small --profile="$profile" --timelines=other
+refused 2 "this run has no operation 'nothing'" predict --what-if=job --scale=nothing=1
+refused 2 "'matmul' is not NAME=FACTOR" predict --what-if=job --scale=matmul
+refused 2 "neither 'straggler' nor a rank from 0 to 1" predict --what-if=job --without=2
+refused 2 "no rank of 'job' is slower than all others" predict --what-if=job --without=straggler
+refused 2 "has no timeline.fot: nothing tells when its operations ran" predict --what-if=.
+refused 2 "--what-if=RUN says of which run" predict --links=2
+refused 2 "no run file, --compare, --device" predict --what-if=job --device=h200
+head -c 200 job/timeline-rank1.fot >cut && mv cut job/timeline-rank1.fot
+refused 2 "timeline 'job/timeline-rank1.fot' is cut off" predict --what-if=job
+
 needs_engine
 make_text text
 at=$(checkpoint . 6)

@@ -460,6 +460,37 @@ static void test_rope(void **state)
 	free(before);
 }
 
+/* heads_together is the gradient of heads_apart, also where a head is on several ranks, and the other way round. Of 4
+ * ranks each has 3 of 12 heads, or one of 2 as its neighbour has. */
+static void test_heads_gradients(void **state)
+{
+	enum { T = 3, D = 4, RANKS = 4 };
+	static const int heads[] = { 12, 2 }, each[] = { 3, 1 };
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		const int together = i / 2, n = heads[i % 2] * D, own = each[i % 2] * D;
+		const int kind[] = { FO_OP_heads_apart, FO_OP_heads_together };
+		const int rows[] = { T, T * RANKS }, cols[] = { n, own };
+		struct fo_num_case c;
+		struct fo_num_data f, b;
+
+		for (int k = 1; k >= 0; k--) {
+			const int x = k ^ together;
+
+			fo_num_case_init(&c, kind[x]);
+			fo_num_case_arg(&c, FO_F64, rows[x], cols[x], FO_READ, FO_NUM_NORMAL, 1, 0);
+			fo_num_case_arg(&c, FO_F64, rows[!x], cols[!x], FO_DEF, FO_NUM_NAN, 1, 0);
+			c.call.attr.head_dim = D;
+			fo_num_data_new(k ? &b : &f, &c, 5 + (uint64_t)k, true);
+		}
+		assert_true(fo_num_run(ref(b.call.kind), &b, 2));
+		check_gradient(&f, 0, 1, numbers(&b, 0), numbers(&b, 1));
+		fo_num_data_free(&f);
+		fo_num_data_free(&b);
+	}
+}
+
 static void test_swiglu_gradients(void **state)
 {
 	enum { T = 5, F = 17 };
@@ -650,12 +681,19 @@ static void test_adamw(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_matmul),         cmocka_unit_test(test_matmul_gradients),
-		cmocka_unit_test(test_attention),      cmocka_unit_test(test_attention_gradients),
-		cmocka_unit_test(test_embed_gradient), cmocka_unit_test(test_rmsnorm_gradients),
-		cmocka_unit_test(test_bias_gradient),  cmocka_unit_test(test_rmsnorm_residual),
-		cmocka_unit_test(test_rope),           cmocka_unit_test(test_swiglu_gradients),
-		cmocka_unit_test(test_xent),           cmocka_unit_test(test_norm_and_clip),
+		cmocka_unit_test(test_matmul),
+		cmocka_unit_test(test_matmul_gradients),
+		cmocka_unit_test(test_attention),
+		cmocka_unit_test(test_attention_gradients),
+		cmocka_unit_test(test_embed_gradient),
+		cmocka_unit_test(test_rmsnorm_gradients),
+		cmocka_unit_test(test_bias_gradient),
+		cmocka_unit_test(test_rmsnorm_residual),
+		cmocka_unit_test(test_rope),
+		cmocka_unit_test(test_swiglu_gradients),
+		cmocka_unit_test(test_heads_gradients),
+		cmocka_unit_test(test_xent),
+		cmocka_unit_test(test_norm_and_clip),
 		cmocka_unit_test(test_adamw),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,8 +66,8 @@ static struct fo_lowering by_heads(int cp)
 }
 
 /* Ulysses: an all-to-all of queries, keys and values and one of the output, backward as well. Of an all-to-all of a
- * tensor of N tokens and h columns on P ranks each receives N h / P (P - 1) / P numbers: with as many key and value heads
- * as heads 4 N h / P (P - 1) / P forward. Fewer of them than ranks travel once to each rank. */
+ * tensor of N tokens and h columns on P ranks each receives N h / P (P - 1) / P numbers: with as many key and value
+ * heads as heads 4 N h / P (P - 1) / P forward. Fewer of them than ranks travel once to each rank. */
 static void test_wire_of_heads_is_that_of_the_paper(void **state)
 {
 	(void)state;
@@ -306,11 +306,11 @@ static void test_nearest(void **state)
 		int cp, tp;
 		const char *says;
 	} row[] = {
-		{ 96, 4, 1, "mesh.cp=3 or 6;" },   /* 6 key and value heads: neither 4 of 6 nor 6 of 4 */
-		{ 96, 5, 1, "mesh.cp=3 or 6;" },   /* heads */
-		{ 96, 8, 1, "mesh.cp=6 or 12;" },  /* 12 heads */
-		{ 90, 12, 1, "mesh.cp=6;" },       /* tokens */
-		{ 96, 4, 2, "mesh.cp=3 or 6;" },   /* 6 and 3 heads of a tp rank */
+		{ 96, 4, 1, "mesh.cp=3 or 6;" },  /* 6 key and value heads: neither 4 of 6 nor 6 of 4 */
+		{ 96, 5, 1, "mesh.cp=3 or 6;" },  /* heads */
+		{ 96, 8, 1, "mesh.cp=6 or 12;" }, /* 12 heads */
+		{ 90, 12, 1, "mesh.cp=6;" },      /* tokens */
+		{ 96, 4, 2, "mesh.cp=3 or 6;" },  /* 6 and 3 heads of a tp rank */
 		{ 96, 24, 1, "mesh.cp=12;" },
 	};
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {

@@ -54,7 +54,9 @@ static void test_bad_texts(void **state)
 	refused("8x", "expected");
 	refused("x", "nearest");
 	refused("8", "expected");
-	refused("0xH100", "expected");
+	refused("0xH100", "has no device");
+	refused("0x8xH100", "has no device");
+	refused("8xH100+8xA100", "mixes devices");
 	refused("8x8x8xH100", "expected");
 	refused("99999999999999999999xH100", "expected");
 	refused("8xH1000", "H100");

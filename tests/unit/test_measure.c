@@ -250,6 +250,8 @@ static void test_every_operation(void **state)
 		    FO_PRECISION_BF16, true, seen);
 	measure_all(&(struct fo_passes){ .cp = FO_CP_RING, .ddp = 25 }, (struct fo_mesh){ .cp = 2 }, FO_PRECISION_BF16,
 		    false, seen);
+	measure_all(&(struct fo_passes){ .cp = FO_CP_HEADS, .ddp = 25 }, (struct fo_mesh){ .cp = 2 }, FO_PRECISION_BF16,
+		    false, seen);
 	/* All kinds but those of evaluation and generation, and what several ranks do together. */
 	for (int k = 0; k < FO_OP_COUNT; k++)
 		if (!seen[k] && fo_op_info(k)->cls != FO_CLASS_COMM && k != FO_OP_xent_fwd &&

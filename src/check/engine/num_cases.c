@@ -255,7 +255,8 @@ static void cases_heads_apart(struct list *l)
 {
 	static const struct {
 		int tokens, heads, dim, ranks;
-	} shape[] = { { 1, 1, 8, 1 }, { 5, 2, 8, 2 }, { 33, 6, 12, 3 }, { 9, 1, 20, 4 }, { 17, 2, 64, 4 }, { 40, 8, 16, 2 } };
+	} shape[] = { { 1, 1, 8, 1 },  { 5, 2, 8, 2 },   { 33, 6, 12, 3 },
+		      { 9, 1, 20, 4 }, { 17, 2, 64, 4 }, { 40, 8, 16, 2 } };
 	for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
 		const int64_t heads = shape[s].heads, ranks = shape[s].ranks;
 		struct fo_num_case *c = all(l, SIZES(DIM(T, shape[s].tokens), DIM(N, heads * shape[s].dim),

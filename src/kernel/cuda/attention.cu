@@ -9,7 +9,8 @@
  * thread has the elements lane, lane + 32, ... of each row, in registers.
  *
  * Query i sees the keys first .. last of span_of. doc_start does not decrease, so the walk over a key's queries ends
- * where the first query of a tile no longer sees any key of the block. */
+ * where the first query of a tile no longer sees any key of the block. With RING keys are another rank's
+ * (program/ring.h): then a query may see none, and the queries that see a key may begin anywhere. */
 #include "kernel/cuda/device.cuh"
 
 enum {
@@ -36,10 +37,21 @@ FO_DEVICE span doc_span(const fo_cuda_view &doc, int32_t window, int32_t i)
 	const int32_t start = at_most(at_least(((const int32_t *)doc.data)[(int64_t)i * doc.ld], 0), i);
 	return span{ window ? at_least(start, i - window + 1) : start, i };
 }
-FO_DEVICE span span_of(const fo_cuda_attention_args &p, int32_t i)
+FO_DEVICE span ring_span(const fo_cuda_view &doc, int32_t window, const fo_key_ring &ring, int32_t i)
+{
+	const fo_ring_keys see = fo_ring_see(&ring, window, i, ((const int32_t *)doc.data)[(int64_t)i * doc.ld]);
+	return span{ see.first, see.end - 1 };
+}
+template <bool RING> FO_DEVICE span span_of(const fo_cuda_attention_bwd_args &p, int32_t i)
+{
+	return RING ? ring_span(p.doc, p.window, p.ring, i) : doc_span(p.doc, p.window, i);
+}
+template <bool RING> FO_DEVICE span span_of(const fo_cuda_attention_args &p, int32_t i)
 {
 	if (i >= p.q.rows)
 		return span{ 0, -1 };
+	if (RING)
+		return ring_span(p.doc, p.window, p.ring, i);
 	if (!p.cached)
 		return doc_span(p.doc, p.window, i);
 	const int32_t *s = (const int32_t *)p.doc.data;
@@ -120,11 +132,21 @@ FO_DEVICE void put_row(const fo_cuda_view &to, int64_t i, int head, int dim, con
 			fo_view_put(to, i, (int64_t)head * dim + d, sum[n] * factor);
 	}
 }
+/* sum[n] += row i of `from` */
+template <int N> FO_DEVICE void add_row(float *sum, const fo_cuda_view &from, int64_t i, int head, int dim)
+{
+#pragma unroll
+	for (int n = 0; n < N; n++) {
+		const int d = (int)(threadIdx.x % 32) + 32 * n;
+		if (d < dim)
+			sum[n] += fo_view_get(from, i, (int64_t)head * dim + d);
+	}
+}
 
 /* ---- forward ---- */
 
 /* Online softmax over tiles: m is the largest score so far, l this thread's share of the sum of exp(score - m). */
-template <int N> FO_DEVICE void forward(const fo_cuda_attention_args &p)
+template <int N, bool RING> FO_DEVICE void forward(const fo_cuda_attention_args &p)
 {
 	const tiles t = tiles_in(p.dim);
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y, kv = head / p.group;
@@ -132,7 +154,7 @@ template <int N> FO_DEVICE void forward(const fo_cuda_attention_args &p)
 	const int32_t i0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * ROWS;
 	int32_t low = 0x7fffffff, high = -1;
 	for (int r = 0; r < ROWS; r++) {
-		const span s = span_of(p, i0 + r);
+		const span s = span_of<RING>(p, i0 + r);
 		if (s.last >= s.first) {
 			low = at_most(low, s.first);
 			high = at_least(high, s.last);
@@ -142,7 +164,7 @@ template <int N> FO_DEVICE void forward(const fo_cuda_attention_args &p)
 	float m[PER], l[PER], o[PER][N];
 #pragma unroll
 	for (int r = 0; r < PER; r++) {
-		see[r] = span_of(p, i0 + warp * PER + r);
+		see[r] = span_of<RING>(p, i0 + warp * PER + r);
 		m[r] = MINUS_INF;
 		l[r] = 0;
 #pragma unroll
@@ -180,11 +202,33 @@ template <int N> FO_DEVICE void forward(const fo_cuda_attention_args &p)
 			continue;
 		put_row<N>(p.o, i, head, p.dim, o[r], see[r].last < see[r].first ? 0 : 1 / sum);
 		if (!p.cached && lane == 0)
-			fo_view_put(p.lse, i, head, m[r] + logf(sum));
+			fo_view_put(p.lse, i, head,
+				    RING && see[r].last < see[r].first ? (float)FO_RING_UNSEEN : m[r] + logf(sum));
 	}
 }
-FO_KERNEL(attention_4, struct fo_cuda_attention_args, THREADS) { forward<4>(p); }
-FO_KERNEL(attention_8, struct fo_cuda_attention_args, THREADS) { forward<8>(p); }
+FO_KERNEL(attention_4, struct fo_cuda_attention_args, THREADS) { forward<4, false>(p); }
+FO_KERNEL(attention_8, struct fo_cuda_attention_args, THREADS) { forward<8, false>(p); }
+FO_KERNEL(attention_block_4, struct fo_cuda_attention_args, THREADS) { forward<4, true>(p); }
+FO_KERNEL(attention_block_8, struct fo_cuda_attention_args, THREADS) { forward<8, true>(p); }
+
+/* A warp per token and head. Of the larger lse the weight is 1 / (1 + e), of the other e / (1 + e), where e =
+ * exp(-|lse - lseb|): they sum to 1, and what saw no key has weight 0 where the other saw one. */
+FO_KERNEL(attention_merge, struct fo_cuda_attention_merge_args, FO_CUDA_THREADS)
+{
+	const int lane = threadIdx.x % 32;
+	const int64_t n = p.o.rows * p.heads, warps = (int64_t)gridDim.x * (FO_CUDA_THREADS / 32);
+	for (int64_t k = (int64_t)blockIdx.x * (FO_CUDA_THREADS / 32) + threadIdx.x / 32; k < n; k += warps) {
+		const int64_t i = k / p.heads, h = k - i * p.heads;
+		const float x = fo_view_get(p.lse, i, h), y = fo_view_get(p.lseb, i, h), e = expf(-fabsf(x - y)),
+			    more = 1 / (1 + e), less = e * more, keep = x >= y ? more : less,
+			    take = x >= y ? less : more;
+		for (int64_t d = h * p.dim + lane; d < (h + 1) * p.dim; d += 32)
+			fo_view_put(p.o, i, d, fo_view_get(p.o, i, d) * keep + fo_view_get(p.ob, i, d) * take);
+		__syncwarp(); /* all have read lse */
+		if (lane == 0)
+			fo_view_put(p.lse, i, h, (x >= y ? x : y) + log1pf(e));
+	}
+}
 
 /* ---- few queries over a long cache ---- */
 
@@ -195,7 +239,7 @@ template <int N> FO_DEVICE void decode(const fo_cuda_attention_args &p)
 	__shared__ float top[DECODE_WARPS], part[DECODE_WARPS], out[DECODE_WARPS * 32 * N];
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y;
 	const int64_t column = (int64_t)(head / p.group) * p.dim;
-	const span see = span_of(p, (int32_t)blockIdx.x);
+	const span see = span_of<false>(p, (int32_t)blockIdx.x);
 	float q[N], o[N], m = MINUS_INF, l = 0;
 #pragma unroll
 	for (int n = 0; n < N; n++) {
@@ -264,12 +308,13 @@ FO_KERNEL(attention_decode_8, struct fo_cuda_attention_args, DECODE_THREADS) { d
 
 /* With p = exp(scale q k' - lse), dp = do v', delta = do o' (Dao et al. 2022, section B.4): ds = p (dp - delta) scale,
  * dq = ds k. */
-template <int N> FO_DEVICE void backward_q(const fo_cuda_attention_bwd_args &p)
+template <int N, bool RING> FO_DEVICE void backward_q(const fo_cuda_attention_bwd_args &p)
 {
 	const tiles t = tiles_in(p.dim);
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y, kv = head / p.group;
 	const int32_t i0 = (int32_t)(gridDim.x - 1 - blockIdx.x) * ROWS, end = (int32_t)p.q.rows,
-		      high = at_most(i0 + ROWS, end) - 1;
+		      last_query = at_most(i0 + ROWS, end) - 1,
+		      high = RING ? span_of<RING>(p, last_query).last : last_query;
 	span see[PER];
 	float lse[PER], delta[PER], dq[PER][N];
 	fetch(t.a, p.dim, p.q, head, p.dim, i0, ROWS, 0, end - 1);
@@ -277,7 +322,7 @@ template <int N> FO_DEVICE void backward_q(const fo_cuda_attention_bwd_args &p)
 #pragma unroll
 	for (int r = 0; r < PER; r++) {
 		const int32_t i = i0 + warp * PER + r;
-		see[r] = i < end ? doc_span(p.doc, p.window, i) : span{ 0, -1 };
+		see[r] = i < end ? span_of<RING>(p, i) : span{ 0, -1 };
 		lse[r] = i < end ? fo_view_get(p.lse, i, head) : 0;
 #pragma unroll
 		for (int n = 0; n < N; n++)
@@ -296,7 +341,7 @@ template <int N> FO_DEVICE void backward_q(const fo_cuda_attention_bwd_args &p)
 #pragma unroll
 	for (int r = 0; r < PER; r++)
 		delta[r] = __shfl_sync(0xffffffffu, mine, r);
-	const int32_t low = doc_span(p.doc, p.window, i0).first; /* does not decrease from row to row */
+	const int32_t low = span_of<RING>(p, i0).first; /* does not decrease from row to row */
 	for (int32_t j0 = low; j0 <= high; j0 += COLS) {
 		float s[PER], dp[PER];
 		__syncthreads();
@@ -316,14 +361,37 @@ template <int N> FO_DEVICE void backward_q(const fo_cuda_attention_bwd_args &p)
 	}
 #pragma unroll
 	for (int r = 0; r < PER; r++)
-		if (i0 + warp * PER + r < end)
+		if (i0 + warp * PER + r < end) {
+			if (RING && p.add)
+				add_row<N>(dq[r], p.dq, i0 + warp * PER + r, head, p.dim);
 			put_row<N>(p.dq, i0 + warp * PER + r, head, p.dim, dq[r], 1);
+		}
 }
-FO_KERNEL(attention_dq_4, struct fo_cuda_attention_bwd_args, THREADS) { backward_q<4>(p); }
-FO_KERNEL(attention_dq_8, struct fo_cuda_attention_bwd_args, THREADS) { backward_q<8>(p); }
+FO_KERNEL(attention_dq_4, struct fo_cuda_attention_bwd_args, THREADS) { backward_q<4, false>(p); }
+FO_KERNEL(attention_dq_8, struct fo_cuda_attention_bwd_args, THREADS) { backward_q<8, false>(p); }
+FO_KERNEL(attention_block_dq_4, struct fo_cuda_attention_bwd_args, THREADS) { backward_q<4, true>(p); }
+FO_KERNEL(attention_block_dq_8, struct fo_cuda_attention_bwd_args, THREADS) { backward_q<8, true>(p); }
+
+/* The first query from which on tiles are worth a look for keys from j0 on: j0 itself, as no query before it sees them;
+ * RING: of the first tile whose last query sees one. */
+template <bool RING> FO_DEVICE int32_t first_query(const fo_cuda_attention_bwd_args &p, int32_t j0)
+{
+	if (!RING)
+		return j0;
+	const int32_t end = (int32_t)p.q.rows;
+	int32_t low = 0, high = (end + COLS - 1) / COLS;
+	while (low < high) {
+		const int32_t mid = (low + high) / 2;
+		if (span_of<RING>(p, at_most((mid + 1) * COLS, end) - 1).last >= j0)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	return low * COLS;
+}
 
 /* dk += ds' q and dv += p' do over the query heads of the group in turn, and over queries in order. */
-template <int N> FO_DEVICE void backward_kv(const fo_cuda_attention_bwd_args &p)
+template <int N, bool RING> FO_DEVICE void backward_kv(const fo_cuda_attention_bwd_args &p)
 {
 	const tiles t = tiles_in(p.dim);
 	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, kv = blockIdx.y;
@@ -336,10 +404,11 @@ template <int N> FO_DEVICE void backward_kv(const fo_cuda_attention_bwd_args &p)
 			dk[r][n] = dv[r][n] = 0;
 	fetch(t.a, p.dim, p.k, kv, p.dim, j0, ROWS, 0, end - 1);
 	fetch(t.b, p.dim, p.v, kv, p.dim, j0, ROWS, 0, end - 1);
+	const int32_t from = first_query<RING>(p, j0);
 	for (int head = kv * p.group; head < (kv + 1) * p.group; head++)
-		for (int32_t i0 = j0; i0 < end; i0 += COLS) {
+		for (int32_t i0 = from; i0 < end; i0 += COLS) {
 			float s[PER], dp[PER];
-			if (doc_span(p.doc, p.window, i0).first > last_key)
+			if (span_of<RING>(p, i0).first > last_key)
 				break;
 			__syncthreads();
 			fetch(t.x, t.ld, p.q, head, p.dim, i0, COLS, 0, end - 1);
@@ -349,7 +418,7 @@ template <int N> FO_DEVICE void backward_kv(const fo_cuda_attention_bwd_args &p)
 			dots(dp, t.b, t.y, p.dim, t.ld);
 			const int32_t i = i0 + lane;
 			const bool there = i < end;
-			const span see = there ? doc_span(p.doc, p.window, i) : span{ 0, -1 };
+			const span see = there ? span_of<RING>(p, i) : span{ 0, -1 };
 			const float lse = there ? fo_view_get(p.lse, i, head) : 0,
 				    delta = there ? p.delta[(int64_t)i * p.heads + head] : 0;
 #pragma unroll
@@ -370,5 +439,7 @@ template <int N> FO_DEVICE void backward_kv(const fo_cuda_attention_bwd_args &p)
 			put_row<N>(p.dv, j0 + warp * PER + r, kv, p.dim, dv[r], 1);
 		}
 }
-FO_KERNEL(attention_dkv_4, struct fo_cuda_attention_bwd_args, THREADS) { backward_kv<4>(p); }
-FO_KERNEL(attention_dkv_8, struct fo_cuda_attention_bwd_args, THREADS) { backward_kv<8>(p); }
+FO_KERNEL(attention_dkv_4, struct fo_cuda_attention_bwd_args, THREADS) { backward_kv<4, false>(p); }
+FO_KERNEL(attention_dkv_8, struct fo_cuda_attention_bwd_args, THREADS) { backward_kv<8, false>(p); }
+FO_KERNEL(attention_block_dkv_4, struct fo_cuda_attention_bwd_args, THREADS) { backward_kv<4, true>(p); }
+FO_KERNEL(attention_block_dkv_8, struct fo_cuda_attention_bwd_args, THREADS) { backward_kv<8, true>(p); }

@@ -48,65 +48,68 @@ FO_CHECKED fo_status fo_cuda_launch_each(struct fo_cuda_queue *q, enum fo_cuda_f
 uint32_t fo_cuda_blocks(const struct fo_cuda *c, int64_t n, int64_t per_block);
 
 /* Which kernel runs which operation: X(operation, kernel), of struct fo_cuda_kernel fo_cuda_<kernel>, by file. */
-#define FO_CUDA_OPERATIONS(X)                 \
-	/* matmul.c */                        \
-	X(matmul, matmul)                     \
-	/* launch_attention.c */              \
-	X(attention, attention)               \
-	X(attention_bwd, attention_bwd)       \
-	X(attention_bwd_rope, attention_bwd)  \
-	X(attention_cached, attention_cached) \
-	/* launch_elementwise.c */            \
-	X(add, map)                           \
-	X(add_bias, map)                      \
-	X(swiglu, map)                        \
-	X(swiglu_bwd, map)                    \
-	X(rope, rope)                         \
-	X(embed, copy_rows)                   \
-	X(cache_put, copy_rows)               \
-	X(last_row, copy_rows)                \
-	X(heads_apart, heads)                 \
-	X(heads_together, heads)              \
-	X(embed_bwd, embed_bwd)               \
-	/* launch_norm.c */                   \
-	X(rmsnorm, norm)                      \
-	X(add_rmsnorm, norm)                  \
-	X(rmsnorm_dx, norm_bwd)               \
-	X(rmsnorm_dg, norm_bwd)               \
-	X(rmsnorm_bwd, norm_bwd)              \
-	X(bias_grad, bias_grad)               \
-	/* launch_loss.c */                   \
-	X(xent, xent)                         \
-	X(xent_fwd, xent)                     \
-	X(xent_max, xent_max)                 \
-	X(xent_sums, xent_sums)               \
-	X(xent_grad, xent_grad)               \
-	X(xent_loss, xent_loss)               \
-	/* launch_optimizer.c */              \
-	X(sumsq, sumsq)                       \
-	X(sumsq_many, sumsq)                  \
-	X(clip, clip)                         \
-	X(clip_ahead, clip_ahead)             \
-	X(global_norm, global_norm)           \
-	X(adamw, adamw)                       \
-	X(adamw_many, adamw)                  \
-	X(adamw_master_many, adamw)           \
-	/* launch_fp8.c */                    \
-	X(amax, amax)                         \
-	X(fp8_scale, fp8_scale)               \
-	X(fp8_begin, fp8_begin)               \
-	X(fp8_begin_many, fp8_begin)          \
-	X(fp8_cast, fp8_cast)                 \
-	X(fp8_cast_t, fp8_cast_t)             \
-	X(fp8_cast_step, fp8_cast_step)       \
-	X(fp8_push, fp8_push)                 \
-	/* launch_fp8_made.c */               \
-	X(rmsnorm_fp8, fp8_made)              \
-	X(add_rmsnorm_fp8, fp8_made)          \
-	X(swiglu_fp8, fp8_made)               \
-	X(swiglu_bwd_fp8, fp8_made)           \
-	/* launch.c */                        \
-	X(offload, transfer)                  \
+#define FO_CUDA_OPERATIONS(X)                       \
+	/* matmul.c */                              \
+	X(matmul, matmul)                           \
+	/* launch_attention.c */                    \
+	X(attention, attention)                     \
+	X(attention_bwd, attention_bwd)             \
+	X(attention_bwd_rope, attention_bwd)        \
+	X(attention_block, attention_block)         \
+	X(attention_block_bwd, attention_block_bwd) \
+	X(attention_merge, attention_merge)         \
+	X(attention_cached, attention_cached)       \
+	/* launch_elementwise.c */                  \
+	X(add, map)                                 \
+	X(add_bias, map)                            \
+	X(swiglu, map)                              \
+	X(swiglu_bwd, map)                          \
+	X(rope, rope)                               \
+	X(embed, copy_rows)                         \
+	X(cache_put, copy_rows)                     \
+	X(last_row, copy_rows)                      \
+	X(heads_apart, heads)                       \
+	X(heads_together, heads)                    \
+	X(embed_bwd, embed_bwd)                     \
+	/* launch_norm.c */                         \
+	X(rmsnorm, norm)                            \
+	X(add_rmsnorm, norm)                        \
+	X(rmsnorm_dx, norm_bwd)                     \
+	X(rmsnorm_dg, norm_bwd)                     \
+	X(rmsnorm_bwd, norm_bwd)                    \
+	X(bias_grad, bias_grad)                     \
+	/* launch_loss.c */                         \
+	X(xent, xent)                               \
+	X(xent_fwd, xent)                           \
+	X(xent_max, xent_max)                       \
+	X(xent_sums, xent_sums)                     \
+	X(xent_grad, xent_grad)                     \
+	X(xent_loss, xent_loss)                     \
+	/* launch_optimizer.c */                    \
+	X(sumsq, sumsq)                             \
+	X(sumsq_many, sumsq)                        \
+	X(clip, clip)                               \
+	X(clip_ahead, clip_ahead)                   \
+	X(global_norm, global_norm)                 \
+	X(adamw, adamw)                             \
+	X(adamw_many, adamw)                        \
+	X(adamw_master_many, adamw)                 \
+	/* launch_fp8.c */                          \
+	X(amax, amax)                               \
+	X(fp8_scale, fp8_scale)                     \
+	X(fp8_begin, fp8_begin)                     \
+	X(fp8_begin_many, fp8_begin)                \
+	X(fp8_cast, fp8_cast)                       \
+	X(fp8_cast_t, fp8_cast_t)                   \
+	X(fp8_cast_step, fp8_cast_step)             \
+	X(fp8_push, fp8_push)                       \
+	/* launch_fp8_made.c */                     \
+	X(rmsnorm_fp8, fp8_made)                    \
+	X(add_rmsnorm_fp8, fp8_made)                \
+	X(swiglu_fp8, fp8_made)                     \
+	X(swiglu_bwd_fp8, fp8_made)                 \
+	/* launch.c */                              \
+	X(offload, transfer)                        \
 	X(fetch, transfer)
 #define FO_CUDA_OPERATION(id, kernel) extern const struct fo_cuda_kernel fo_cuda_##kernel;
 FO_CUDA_OPERATIONS(FO_CUDA_OPERATION)

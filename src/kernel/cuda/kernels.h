@@ -6,6 +6,8 @@
 #ifndef FO_KERNEL_CUDA_KERNELS_H
 #define FO_KERNEL_CUDA_KERNELS_H
 
+#include "program/ring_keys.h"
+
 #include <stdint.h>
 
 enum { FO_CUDA_THREADS = 256 }; /* of a block, where nothing else is said */
@@ -403,12 +405,20 @@ struct fo_cuda_attention_args {
 	float scale;
 	int32_t dim, heads, group, window; /* window 0: none */
 	int32_t cached;
+	struct fo_key_ring ring; /* attention_block_* alone */
 };
 struct fo_cuda_attention_bwd_args {
 	struct fo_cuda_view q, k, v, o, lse, dout, doc, dq, dk, dv;
 	float *delta; /* (T,H) row sums of do o: attention_dq writes, attention_dkv reads */
 	float scale;
 	int32_t dim, heads, group, window;
+	int32_t add; /* attention_block_dq_* adds to dq */
+	struct fo_key_ring ring;
+};
+/* o and lse over some keys become those over more (attention_merge). */
+struct fo_cuda_attention_merge_args {
+	struct fo_cuda_view ob, lseb, o, lse;
+	int32_t dim, heads;
 };
 /* Packed documents, around cuDNN (attention_docs.cu). cuDNN does not get documents of one token: padding comes as
  * thousands of them. */
@@ -454,15 +464,19 @@ struct fo_cuda_attention_finish_args {
 #define FO_CUDA_WIDTHS(X, name, args) \
 	X(name##_4, args)             \
 	X(name##_8, args)
-#define FO_CUDA_ATTENTION(X)                                                \
-	FO_CUDA_WIDTHS(X, attention, struct fo_cuda_attention_args)         \
-	FO_CUDA_WIDTHS(X, attention_decode, struct fo_cuda_attention_args)  \
-	FO_CUDA_WIDTHS(X, attention_dq, struct fo_cuda_attention_bwd_args)  \
-	FO_CUDA_WIDTHS(X, attention_dkv, struct fo_cuda_attention_bwd_args) \
-	X(attention_docs, struct fo_cuda_attention_docs_args)               \
-	X(attention_lone, struct fo_cuda_attention_lone_args)               \
-	X(attention_lone_bwd, struct fo_cuda_attention_lone_args)           \
-	X(attention_copy, struct fo_cuda_attention_copy_args)               \
+#define FO_CUDA_ATTENTION(X)                                                      \
+	FO_CUDA_WIDTHS(X, attention, struct fo_cuda_attention_args)               \
+	FO_CUDA_WIDTHS(X, attention_decode, struct fo_cuda_attention_args)        \
+	FO_CUDA_WIDTHS(X, attention_dq, struct fo_cuda_attention_bwd_args)        \
+	FO_CUDA_WIDTHS(X, attention_dkv, struct fo_cuda_attention_bwd_args)       \
+	FO_CUDA_WIDTHS(X, attention_block, struct fo_cuda_attention_args)         \
+	FO_CUDA_WIDTHS(X, attention_block_dq, struct fo_cuda_attention_bwd_args)  \
+	FO_CUDA_WIDTHS(X, attention_block_dkv, struct fo_cuda_attention_bwd_args) \
+	X(attention_merge, struct fo_cuda_attention_merge_args)                   \
+	X(attention_docs, struct fo_cuda_attention_docs_args)                     \
+	X(attention_lone, struct fo_cuda_attention_lone_args)                     \
+	X(attention_lone_bwd, struct fo_cuda_attention_lone_args)                 \
+	X(attention_copy, struct fo_cuda_attention_copy_args)                     \
 	X(attention_finish, struct fo_cuda_attention_finish_args)
 
 /* Tiles of attention_*, attention_dq_* and attention_dkv_*: a block owns ROWS rows and walks over tiles of COLS

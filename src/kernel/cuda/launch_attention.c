@@ -1,5 +1,6 @@
 /* Attention's operations: cuDNN where it takes them (attention_dnn.c), else our own kernels (attention.cu). */
 #include "kernel/cuda/cudnn.h"
+#include "program/ring.h"
 
 enum {
 	DIM_MOST = 256,   /* columns of a head: 8 per thread of a warp (kernels.h) */
@@ -52,7 +53,8 @@ static struct fo_cuda_attention_args forward_args(const struct fo_call *s)
 					       .dim = s->attr.head_dim,
 					       .heads = (int32_t)(q->cols / s->attr.head_dim),
 					       .group = (int32_t)(q->cols / k->cols),
-					       .window = s->attr.window };
+					       .window = s->attr.window,
+					       .ring = fo_ring_of(&s->attr) };
 	for (int i = 0; i < s->n; i++)
 		(&args.q)[i] = fo_cuda_view_of(&s->arg[i]);
 	return args;
@@ -60,8 +62,11 @@ static struct fo_cuda_attention_args forward_args(const struct fo_call *s)
 static fo_status launch_tiles(struct fo_cuda_queue *q, const struct fo_call *s,
 			      const struct fo_cuda_attention_args *args)
 {
-	return fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_8 : FO_CUDA_FN_attention_4,
-			      tiles(s, args->q.rows, args->heads), args);
+	static const enum fo_cuda_function f[2][2] = {
+		{ FO_CUDA_FN_attention_4, FO_CUDA_FN_attention_8 },
+		{ FO_CUDA_FN_attention_block_4, FO_CUDA_FN_attention_block_8 },
+	};
+	return fo_cuda_launch(q, f[s->attr.cp != 0][wide(s)], tiles(s, args->q.rows, args->heads), args);
 }
 static fo_status own_forward(struct fo_cuda_queue *q, const struct fo_call *s)
 {
@@ -84,13 +89,21 @@ static fo_status own_backward(struct fo_cuda_queue *q, const struct fo_call *s)
 						   .dim = dim,
 						   .heads = (int32_t)(s->arg[FO_ATTENTION_BWD_Q].cols / dim),
 						   .group = (int32_t)(s->arg[FO_ATTENTION_BWD_Q].cols / k->cols),
-						   .window = s->attr.window };
+						   .window = s->attr.window,
+						   .add = !fo_call_stores(s, FO_ATTENTION_BWD_DQ),
+						   .ring = fo_ring_of(&s->attr) };
+	static const enum fo_cuda_function dq[2][2] = {
+		{ FO_CUDA_FN_attention_dq_4, FO_CUDA_FN_attention_dq_8 },
+		{ FO_CUDA_FN_attention_block_dq_4, FO_CUDA_FN_attention_block_dq_8 },
+	}, dkv[2][2] = {
+		{ FO_CUDA_FN_attention_dkv_4, FO_CUDA_FN_attention_dkv_8 },
+		{ FO_CUDA_FN_attention_block_dkv_4, FO_CUDA_FN_attention_block_dkv_8 },
+	};
+	const bool ring = s->attr.cp != 0;
 	for (int i = 0; i <= FO_ATTENTION_BWD_DV; i++) /* operands come in the order of the arguments' views */
 		(&args.q)[i] = fo_cuda_view_of(&s->arg[i]);
-	FO_TRY(fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dq_8 : FO_CUDA_FN_attention_dq_4,
-			      tiles(s, args.q.rows, args.heads), &args));
-	FO_TRY(fo_cuda_launch(q, wide(s) ? FO_CUDA_FN_attention_dkv_8 : FO_CUDA_FN_attention_dkv_4,
-			      tiles(s, k->rows, k->cols / dim), &args));
+	FO_TRY(fo_cuda_launch(q, dq[ring][wide(s)], tiles(s, args.q.rows, args.heads), &args));
+	FO_TRY(fo_cuda_launch(q, dkv[ring][wide(s)], tiles(s, k->rows, k->cols / dim), &args));
 	return fo_cuda_is_turned(s) ? fo_cuda_attention_turn(q, s) : FO_OK;
 }
 
@@ -148,6 +161,55 @@ static size_t backward_ws_most(const struct fo_cuda *c, const struct fo_call *s)
 	size_t own = own_backward_bytes(s), dnn = fo_cuda_dnn_ws_most(s);
 	return own > dnn ? own : dnn;
 }
+
+/* ---- blocks of a ring: our own kernels alone ---- */
+
+/* Kernels count tokens of whole rows in 32 bits (fo_ring_int). */
+static const char *ring_cannot(const struct fo_call *s)
+{
+	return s->arg[FO_ATTENTION_Q].rows > INT32_MAX / s->attr.cp ? "rows of the ring have more than 2^31 tokens"
+								    : NULL;
+}
+static const char *block_cannot(const struct fo_cuda *c, const struct fo_call *s)
+{
+	const char *why = forward_cannot(c, s);
+	return why ? why : ring_cannot(s);
+}
+static const char *block_bwd_cannot(const struct fo_cuda *c, const struct fo_call *s)
+{
+	const char *why = backward_cannot(c, s);
+	return why ? why : ring_cannot(s);
+}
+
+static fo_status block(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant) { return own_forward(q, s); }
+static fo_status block_bwd_prepare(struct fo_cuda *c, const struct fo_call *s, int64_t variant, size_t *ws_bytes)
+{
+	*ws_bytes = own_backward_bytes(s);
+	return FO_OK;
+}
+static fo_status block_bwd(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant)
+{
+	return own_backward(q, s);
+}
+static fo_status merge(struct fo_cuda_queue *q, const struct fo_call *s, int64_t variant)
+{
+	static const int8_t operand[] = { FO_ATTENTION_MERGE_OB, FO_ATTENTION_MERGE_LSEB, FO_ATTENTION_MERGE_O,
+					  FO_ATTENTION_MERGE_LSE };
+	const struct fo_tensor *o = &s->arg[FO_ATTENTION_MERGE_O];
+	const int32_t dim = s->attr.head_dim;
+	struct fo_cuda_attention_merge_args args = { .dim = dim, .heads = (int32_t)(o->cols / dim) };
+	fo_cuda_views(&args.ob, s, operand, sizeof operand);
+	return fo_cuda_launch_each(q, FO_CUDA_FN_attention_merge, o->rows * args.heads * 32, &args);
+}
+
+const struct fo_cuda_kernel fo_cuda_attention_block = { .by = "flatout", .cannot = block_cannot, .run = block };
+const struct fo_cuda_kernel fo_cuda_attention_block_bwd = {
+	.by = "flatout",
+	.cannot = block_bwd_cannot,
+	.prepare = block_bwd_prepare,
+	.run = block_bwd,
+};
+const struct fo_cuda_kernel fo_cuda_attention_merge = { .by = "flatout", .cannot = fo_cuda_floats_only, .run = merge };
 
 const struct fo_cuda_kernel fo_cuda_attention = {
 	.by = "flatout",

@@ -23,10 +23,20 @@ static double *at(double *v, const struct table *t, int32_t stage, int32_t n)
 	return &v[(int64_t)stage * (t->layers + 1) + n];
 }
 
+/* A part's sum: its layers, and embedding and head where it has them. */
+static double part_sum(const struct fo_pp_shape *p, int32_t position, int32_t layers, double layer, double embed,
+		       double head)
+{
+	double sum = layers * layer;
+	if (position == 0)
+		sum += embed;
+	if (position == fo_pp_parts(p) - 1)
+		sum += head;
+	return sum;
+}
 static double part_seconds(const struct fo_pp_shape *p, int32_t position, int32_t layers, const struct fo_pp_costs *c)
 {
-	return layers * c->layer_s + (position == 0 ? c->embed_s : 0) +
-	       (position == fo_pp_parts(p) - 1 ? c->head_s : 0);
+	return part_sum(p, position, layers, c->layer_s, c->embed_s, c->head_s);
 }
 
 /* Gives a stage's n layers to its chunks: one each, then each to the chunk that is fastest so far. */
@@ -47,8 +57,7 @@ static void spread(const struct fo_pp_shape *p, int32_t stage, int32_t n, const 
 
 static double held_bytes(const struct fo_pp_shape *p, int32_t position, int32_t layers, const struct fo_pp_costs *c)
 {
-	return layers * c->layer_held + (position == 0 ? c->embed_held : 0) +
-	       (position == fo_pp_parts(p) - 1 ? c->head_held : 0);
+	return part_sum(p, position, layers, c->layer_held, c->embed_held, c->head_held);
 }
 /* The most that a stage's activations take at once. */
 static double most_held(const struct fo_pp_shape *p, int32_t stage, const int32_t *layers, const struct fo_pp_costs *c)
@@ -85,8 +94,7 @@ void fo_pp_stage_costs(const struct fo_pp_shape *p, int32_t stage, const int32_t
 	for (int32_t k = 0; k < p->chunks; k++) {
 		const int32_t position = fo_pp_position(p, stage, k);
 		time += part_seconds(p, position, layers[position], c);
-		stay += layers[position] * c->layer_bytes + (position == 0 ? c->embed_bytes : 0) +
-			(position == fo_pp_parts(p) - 1 ? c->head_bytes : 0);
+		stay += part_sum(p, position, layers[position], c->layer_bytes, c->embed_bytes, c->head_bytes);
 	}
 	if (seconds)
 		*seconds = time;

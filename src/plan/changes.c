@@ -1,0 +1,113 @@
+/* Changes in the order of what they gain. */
+#include "plan/changes.h"
+
+#include <math.h>
+
+const char *const fo_plan_field_name[FO_PLAN_FIELDS] = {
+	"tensor parallelism", "context parallelism", "the pipeline",    "expert parallelism",
+	"what ranks share",   "recomputation",       "the micro-batch",
+};
+#define NEAR 1.01  /* of the goal's time: issue and reader ask for no more */
+#define Z80 1.2816 /* the upper end of memory's 80 % interval, as in the search */
+
+static bool differ(const struct fo_predict_layout *a, const struct fo_predict_layout *b, int field)
+{
+	switch (field) {
+	case FO_PLAN_FIELD_TP: return a->tp != b->tp || a->sp != b->sp;
+	case FO_PLAN_FIELD_CP: return a->cp != b->cp;
+	case FO_PLAN_FIELD_PP: return a->pp != b->pp || a->chunks != b->chunks || a->schedule != b->schedule;
+	case FO_PLAN_FIELD_EP: return a->ep != b->ep;
+	case FO_PLAN_FIELD_STATES: return a->zero != b->zero || a->shard != b->shard;
+	case FO_PLAN_FIELD_AGAIN:
+		return a->recompute != b->recompute || a->kept != b->kept || a->recompute_core != b->recompute_core ||
+		       a->recompute_ffn != b->recompute_ffn;
+	default: return a->micro_batch != b->micro_batch;
+	}
+}
+
+static void take(struct fo_predict_layout *l, const struct fo_predict_layout *goal, int field)
+{
+	switch (field) {
+	case FO_PLAN_FIELD_TP:
+		l->tp = goal->tp;
+		l->sp = goal->sp;
+		l->tp_overlap = goal->tp_overlap;
+		break;
+	case FO_PLAN_FIELD_CP: l->cp = goal->cp; break;
+	case FO_PLAN_FIELD_PP:
+		l->pp = goal->pp;
+		l->chunks = goal->chunks;
+		l->schedule = goal->schedule;
+		break;
+	case FO_PLAN_FIELD_EP: l->ep = goal->ep; break;
+	case FO_PLAN_FIELD_STATES:
+		l->zero = goal->zero;
+		l->shard = goal->shard;
+		break;
+	case FO_PLAN_FIELD_AGAIN:
+		l->recompute = goal->recompute;
+		l->kept = goal->kept;
+		l->recompute_core = goal->recompute_core;
+		l->recompute_ffn = goal->recompute_ffn;
+		break;
+	default: l->micro_batch = goal->micro_batch; break;
+	}
+}
+
+/* Seconds of a step with these fields changed; infinite where that is illegal or too large. */
+static double with(const struct fo_plan_asked *a, const struct fo_predict_layout *from,
+		   const struct fo_predict_layout *goal, uint32_t fields, struct fo_predict_layout *out)
+{
+	struct fo_predict_step s;
+	*out = *from;
+	for (int f = 0; f < FO_PLAN_FIELDS; f++)
+		if (fields & 1u << f)
+			take(out, goal, f);
+	double dp = out->devices / (out->tp * out->cp * out->pp);
+	out->micro_batches = a->global_batch / (dp * out->micro_batch);
+	if (fo_plan_illegal(a, out))
+		return INFINITY;
+	fo_predict_point(&a->base, out, &s);
+	double memory = a->memory_bytes > 0 ? a->memory_bytes : a->base.job.machine.memory_bytes;
+	return s.wrong || s.bytes * exp(Z80 * s.memory_sd) > memory ? INFINITY : s.seconds;
+}
+
+static int bits(uint32_t x)
+{
+	int n = 0;
+	for (; x; x &= x - 1)
+		n++;
+	return n;
+}
+
+int fo_plan_changes(const struct fo_plan_asked *a, const struct fo_predict_layout *from,
+		    const struct fo_predict_layout *goal, struct fo_plan_change out[FO_PLAN_FIELDS])
+{
+	struct fo_predict_layout now = *from, next;
+	struct fo_predict_step s;
+	uint32_t left = 0;
+	int changes = 0;
+	for (int f = 0; f < FO_PLAN_FIELDS; f++)
+		left |= differ(from, goal, f) ? 1u << f : 0;
+	fo_predict_point(&a->base, from, &s);
+	double seconds = s.seconds, least = with(a, goal, goal, 0, &next);
+	while (left && seconds > NEAR * least) {
+		/* The fewest fields that gain at all; of those the most gain. */
+		struct fo_plan_change best = { .after = seconds };
+		for (uint32_t set = left; set; set = (set - 1) & left) {
+			bool fewer = best.fields && bits(set) < bits(best.fields);
+			if (best.fields && bits(set) > bits(best.fields))
+				continue;
+			double after = with(a, &now, goal, set, &next);
+			if (after < seconds && (fewer || after < best.after))
+				best = (struct fo_plan_change){ set, next, seconds, after };
+		}
+		if (!best.fields)
+			break;
+		out[changes++] = best;
+		left &= ~best.fields;
+		now = best.layout;
+		seconds = best.after;
+	}
+	return changes;
+}
