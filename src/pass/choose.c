@@ -183,6 +183,7 @@ static fo_status measure_layer(const struct fo_model *m, struct fo_lowering run,
 	/* Nor does it depend on the head's chunks, which are thousands in millions of tokens. Activations that wait in
 	 * host memory drop less: without pass offload the bound stays a bound. */
 	run.pass.fuse_loss = run.pass.fp8_first = run.pass.fp8_last = run.pass.offload = 0;
+	run.pass.pp = run.pass.pp_chunks = run.mesh.pp = 0; /* nor on the stage that has the layer */
 	for (int mask = 0; mask < MASKS; mask++) {
 		struct fo_program p;
 		struct fo_unrolled u;

@@ -92,11 +92,11 @@ fo_pass_legal_fn fo_pass_tp_legal, fo_pass_cp_legal, fo_pass_pp_legal, fo_pass_t
 	fo_pass_master_legal, fo_pass_moments_legal, fo_pass_fp8_legal, fo_pass_fp8_precompute_legal,
 	fo_pass_fp8_transposed_legal, fo_pass_fp8_fuse_legal, fo_pass_fuse_loss_legal, fo_pass_recompute_legal,
 	fo_pass_offload_legal, fo_pass_ddp_legal, fo_pass_zero_legal, fo_pass_optimizer_in_backward_legal;
-fo_pass_fn fo_pass_tp, fo_pass_cp, fo_pass_pp, fo_pass_pp_weights, fo_pass_tp_async, fo_pass_merge_qkv, fo_pass_merge_gate_up,
-	fo_pass_attention, fo_pass_master, fo_pass_moments, fo_pass_fp8, fo_pass_fp8_precompute, fo_pass_fp8_transposed,
-	fo_pass_fp8_fuse, fo_pass_fuse_loss, fo_pass_recompute, fo_pass_fuse_elementwise, fo_pass_fuse_rope,
-	fo_pass_offload, fo_pass_fused_optimizer, fo_pass_ddp, fo_pass_zero, fo_pass_optimizer_in_backward,
-	fo_pass_wgrad_lane;
+fo_pass_fn fo_pass_tp, fo_pass_cp, fo_pass_pp, fo_pass_pp_weights, fo_pass_tp_async, fo_pass_merge_qkv,
+	fo_pass_merge_gate_up, fo_pass_attention, fo_pass_master, fo_pass_moments, fo_pass_fp8, fo_pass_fp8_precompute,
+	fo_pass_fp8_transposed, fo_pass_fp8_fuse, fo_pass_fuse_loss, fo_pass_recompute, fo_pass_fuse_elementwise,
+	fo_pass_fuse_rope, fo_pass_offload, fo_pass_fused_optimizer, fo_pass_ddp, fo_pass_zero,
+	fo_pass_optimizer_in_backward, fo_pass_wgrad_lane;
 
 /* cp_heads.c: pass cp where each rank has some heads of all tokens. */
 void fo_pass_cp_heads(struct fo_program *p);
