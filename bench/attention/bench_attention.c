@@ -229,8 +229,9 @@ static void print_ring(const struct options *o, const struct fo_work *w, struct 
 		slowest = s > slowest ? s : slowest;
 	}
 	const double whole = fo_stats_median(t->whole, rounds), merges = fo_stats_median(t->merges, rounds);
-	printf("{\"kernel\":\"%s\",\"isa\":\"%s\",\"dtype\":\"%s\",\"seq\":%lld,\"heads\":%lld,\"kv\":%lld,\"dim\":%lld,"
-	       "\"threads\":%lld,\"rounds\":%zu,\"cp\":%lld,\"whole\":%.5f,\"ranks\":%.5f,\"merges\":%.5f,\"slowest\":%.5f,"
+	printf("{\"kernel\":\"%s\",\"isa\":\"%s\",\"dtype\":\"%s\",\"seq\":%lld,\"heads\":%lld,\"kv\":%lld,"
+	       "\"dim\":%lld,\"threads\":%lld,\"rounds\":%zu,\"cp\":%lld,\"whole\":%.5f,\"ranks\":%.5f,"
+	       "\"merges\":%.5f,\"slowest\":%.5f,"
 	       "\"balance\":%.3f,\"efficiency\":%.3f",
 	       fo_op_info(w->call.kind)->name, w->set->name, fo_dtype_name[o->dtype], (long long)o->seq,
 	       (long long)o->heads, (long long)o->kv, (long long)o->dim, (long long)o->threads, rounds,

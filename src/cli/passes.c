@@ -4,6 +4,7 @@
 #include "pass/pass.h"
 #include "program/run.h"
 
+#include <stddef.h>
 #include <string.h>
 
 struct passes {
@@ -57,7 +58,8 @@ static fo_status make_report(struct report *r, const struct fo_model *m, const s
 {
 	struct fo_lowering low = *want;
 	for (int i = 0; i < fo_pass_count; i++) /* what else stands there says how, not whether */
-		fo_passes_set(&low.pass, fo_pass_table[i].choice, 0);
+		if (fo_pass_table[i].choice != offsetof(struct fo_passes, pp)) /* stages are no choice of one rank */
+			fo_passes_set(&low.pass, fo_pass_table[i].choice, 0);
 	FO_TRY(measure(m, low, &r->plain));
 	FO_TRY(measure(m, *want, &r->all));
 	r->entry = fo_arena_alloc(&r->arena, (size_t)fo_pass_count * sizeof *r->entry);

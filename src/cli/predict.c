@@ -28,6 +28,14 @@ static const struct fo_opt extra[] = {
 		    "what carries calls between ranks: threads of one process, or processes over MPI as mpirun starts "
 		    "them; with --compare as in the run",
 		    "threads|mpi"),
+	FO_OPT_PATH(struct predict, what_if, "cli.what-if", "RUN", "",
+		    "run the recorded steps of a run folder, or of a timeline, again with the changes below"),
+	FO_OPT_TEXT(struct predict, scale, "cli.scale", "NAME=X,...", "",
+		    "with --what-if: times of operations (matmul=0.5) or of lanes (lane:reduce=0) times X"),
+	FO_OPT_REAL(struct predict, links, "cli.links", "X", "1", 1e-3, 1e6, "",
+		    "with --what-if: links between ranks X times as fast"),
+	FO_OPT_TEXT(struct predict, without, "cli.without", "RANK", "",
+		    "with --what-if: this rank, or the straggler, takes what the others take"),
 	/* Any of these makes it the command of predict_cluster.c before options are read: they stand here for help. */
 	FO_OPT_PATH(struct predict, cluster, "cli.cluster", "C", "",
 		    "on a cluster, with options of its own: 'flatout predict cluster --help' lists them"),
@@ -36,6 +44,12 @@ static const struct fo_opt extra[] = {
 	FO_OPT_PATH(struct predict, deepspeed, "cli.deepspeed", "FILE", "", "there: a DeepSpeed configuration"),
 	FO_OPT_OUTPUT(struct predict, timeline, "cli.timeline", "FILE", "", "write the predicted timeline",
 		      FO_OUTPUT_TIMELINE),
+	FO_OPT_OUTPUT(struct predict, timelines, "cli.timelines", "DIR", "",
+		      "of several ranks: write their timelines into this new folder, which 'flatout diagnose' reads",
+		      FO_OUTPUT_NEW_NAMES),
+	FO_OPT_OUTPUT(struct predict, trace, "cli.trace", "FILE", "",
+		      "of several ranks: write the step of those that differ for ui.perfetto.dev or chrome://tracing",
+		      FO_OUTPUT_SLICES),
 	FO_OPT_BOOL(struct predict, all, "cli.all", "false", "list every operation"),
 	FO_CLI_OUTPUT_ROWS(struct predict, "cli", "print JSON")
 };
@@ -463,6 +477,12 @@ static fo_status report(struct report *r, const struct fo_cli_call *call)
 		FO_TRY(compare(r));
 	if (*r->in->timeline)
 		FO_TRY(fo_cli_predict_timeline(&r->sim, r->program, r->u, r->in->timeline));
+	if (p->ranks > 1)
+		FO_TRY(fo_cli_predict_ranks_files(&r->ranks, r->in->timelines, r->in->trace));
+	else if (*r->in->timelines || *r->in->trace)
+		return fo_fail(
+			FO_EARG,
+			"--timelines and --trace are of several ranks, and there is one: --timeline writes its step");
 	fo_sim_table_sort(&r->table);
 	if (call->json) {
 		write_json(r, call->json);
@@ -486,6 +506,16 @@ static fo_status run(const struct fo_cli_call *call)
 			"--compare predicts the program of '%s': the run file '%s' beside it would say "
 			"it twice",
 			in->compare, file);
+	if (!*in->what_if && (*in->scale || *in->without || in->links > 1 || in->links < 1))
+		return fo_fail(FO_EARG,
+			       "--scale, --links and --without change recorded steps: --what-if=RUN says of which run");
+	if (*in->what_if && (file || *in->compare || *in->device || *in->timeline))
+		return fo_cli_contradict(
+			"--what-if runs the steps again that '%s' recorded: no run file, --compare, --device "
+			"or --timeline goes with it",
+			in->what_if);
+	if (*in->what_if)
+		return fo_cli_predict_what_if(call);
 	if (*in->device || in->budget)
 		return fo_cli_predict_device(call);
 	struct report r = { .in = in, .options = call->options, .file = file };
@@ -511,6 +541,7 @@ const struct fo_command fo_cmd_predict = {
 		 "flatout predict [run.yaml] --device D [--KEY=VALUE ...] [--profile FILE] [--documents N] [--budget] "
 		 "[--all] [--json]\n"
 		 "flatout predict --compare RUN [--run.threads=N] [--profile FILE] [--all] [--json]\n"
+		 "flatout predict --what-if RUN [--scale NAME=X,...] [--links X] [--without RANK|straggler] [--json]\n"
 		 "flatout predict [CONFIG...] --cluster C ...  (flatout predict cluster --help)",
 	.summary = "step time, MFU and memory of a run, without running it",
 	.text = "The simulator runs the same step program as the engine: the time of each operation comes from the "
@@ -520,10 +551,14 @@ const struct fo_command fo_cmd_predict = {
 		"model is wrong.\n\n"
 		"--device predicts a step on an accelerator by parts, as an interval: from its published figures, or "
 		"from what 'bench/gpu/run ceilings' measured on it (--profile).\n\n"
+		"--what-if runs recorded steps of all ranks again with other times of operations, lanes or links, or "
+		"without a straggler, and says what the step would take and what holds it.\n\n"
 		"  flatout calibrate && flatout predict run.yaml\n"
 		"  flatout predict run.yaml --pass.merge-qkv=no --run.threads=1\n"
 		"  flatout predict run.yaml --device h200\n"
-		"  flatout predict --compare run\n",
+		"  flatout predict --compare run\n"
+		"  flatout predict --what-if run --scale=matmul=0.5 --links=2\n"
+		"  flatout predict --what-if run --without=straggler\n",
 	.opts = fo_run_options,
 	.own = extra,
 	.act = run,

@@ -10,8 +10,9 @@
 struct predict {
 	struct fo_run run;
 	const char *profile, *compare, *timeline, *device;
+	const char *what_if, *scale, *without, *timelines, *trace;
 	const char *cluster, *torchtitan, *megatron, *deepspeed; /* never set: predict_cluster.c has them */
-	double documents;
+	double documents, links;
 	int over; /* 0 threads, 1 MPI */
 	bool all, budget, force;
 	const char *json;
@@ -29,6 +30,9 @@ const char *fo_cli_predict_operation(struct fo_doc *d, const struct fo_program *
 /* Predicts the step on an accelerator of the catalogue (predict_device.c). */
 FO_CHECKED fo_status fo_cli_predict_device(const struct fo_cli_call *call);
 
+/* Runs recorded steps again with other times (predict_what_if.c). */
+FO_CHECKED fo_status fo_cli_predict_what_if(const struct fo_cli_call *call);
+
 /* ---- several ranks (predict_ranks.c) ---- */
 
 struct fo_predict_ranks {
@@ -37,6 +41,8 @@ struct fo_predict_ranks {
 	int threads;                    /* of each rank */
 	struct fo_sim_exposed measured; /* with --compare; steps 0: nothing to compare with */
 };
+/* Timelines of the ranks in a folder, and a trace of those that differ; "": not. */
+FO_CHECKED fo_status fo_cli_predict_ranks_files(const struct fo_predict_ranks *x, const char *dir, const char *trace);
 void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d);
 void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json *j);
 /* An option of a run that is recorded there (r NULL: no run), else what is given. */

@@ -193,11 +193,10 @@ static void say_sure(struct fo_doc *d, const struct fo_cli_predicted *p)
 			   fo_doc_printf(d, "+- %s", fo_doc_num(d, fabs(p->sure.term[i].seconds), FO_DRAW_SECONDS)),
 			   percent(d, fabs(p->sure.term[i].seconds) / p->step.seconds));
 	fo_doc_heading(d, "What it rests on");
-	fo_doc_table(d, FO_DRAW_FULL, NULL, "llrL", "ground", "what", "value", "from");
-	for (int i = 0; i < p->sure.rests; i++)
-		fo_doc_row(d, fo_predict_ground_name[p->sure.rest[i].ground], p->sure.rest[i].what,
-			   p->sure.rest[i].value ? fo_doc_printf(d, "%.3g", p->sure.rest[i].value) : "-",
-			   p->sure.rest[i].origin);
+	for (int i = 0; i < p->sure.rests; i++) {
+		const char *value = p->sure.rest[i].value ? fo_doc_printf(d, ", %.3g", p->sure.rest[i].value) : "";
+		fo_doc_item(d, "%s: %s%s", fo_predict_ground_name[p->sure.rest[i].ground], p->sure.rest[i].what, value);
+	}
 	fo_doc_para(d, "Intervals hold 80 %% of published runs. No figure here was measured on these machines.");
 }
 

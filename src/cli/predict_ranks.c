@@ -78,6 +78,58 @@ static void say_lanes(const struct fo_predict_ranks *x, struct fo_doc *d)
 	}
 }
 
+enum { HOLDS = 3, TIMELINES_MOST = 64 };
+
+/* "matmul of layer.b 41 % (rank 0), transfer of ..." */
+static void say_path(const struct fo_sim_ranks *j, struct fo_doc *d)
+{
+	static const char *const what[] = { [FO_FLEET_HOLD_WORK] = "",
+					    [FO_FLEET_HOLD_TRANSFER] = "transfer of ",
+					    [FO_FLEET_HOLD_DISPATCH] = "dispatch after " };
+	const char *text = "";
+	for (int32_t i = 0; i < j->path.shares && i < HOLDS; i++) {
+		const struct fo_fleet_share *s = &j->path.share[i];
+		text = fo_doc_join(d, text,
+				   fo_doc_printf(d, "%s%s %.0f %% (rank %d)", what[s->hold], j->fleet->name[s->name],
+						 100 * s->seconds / j->run->step_s, j->run->class[s->class].first));
+	}
+	if (*text)
+		fo_doc_line(d, "holds the step", "%s", text);
+}
+
+static void put_path(const struct fo_sim_ranks *x, struct fo_json *j)
+{
+	static const char *const what[] = { [FO_FLEET_HOLD_WORK] = "work",
+					    [FO_FLEET_HOLD_TRANSFER] = "transfer",
+					    [FO_FLEET_HOLD_DISPATCH] = "dispatch" };
+	fo_json_array(j, "path");
+	for (int32_t i = 0; i < x->path.shares; i++) {
+		const struct fo_fleet_share *s = &x->path.share[i];
+		fo_json_record(j, NULL, FO_TEXT("operation", x->fleet->name[s->name]), FO_TEXT("what", what[s->hold]),
+			       FO_TEXT("lane", fo_lane_name[s->lane]), FO_INT("rank", x->run->class[s->class].first),
+			       FO_INT("ranks", x->run->class[s->class].ranks), FO_REAL("seconds", s->seconds));
+	}
+	fo_json_close(j);
+}
+
+fo_status fo_cli_predict_ranks_files(const struct fo_predict_ranks *x, const char *dir, const char *trace)
+{
+	struct fo_str out = { 0 };
+	int32_t *rank, n;
+	int written;
+	fo_status st = FO_OK;
+	if (*dir)
+		st = fo_sim_ranks_write(&x->job, dir, TIMELINES_MOST, &written);
+	if (st != FO_OK || !*trace)
+		return st;
+	n = fo_fleet_shown(x->job.run, TIMELINES_MOST, &rank);
+	fo_fleet_trace(x->job.run, rank, n, &out);
+	st = fo_fs_write_atomic(trace, out.data, out.len);
+	fo_str_fini(&out);
+	free(rank);
+	return st;
+}
+
 void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
 {
 	const struct fo_sim_ranks *j = &x->job;
@@ -90,6 +142,7 @@ void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
 		    interval(d, j->exposed_s), j->late_s.high > 0 ? interval(d, j->late_s) : "nothing");
 	fo_doc_line(d, "hidden", "%s of communication behind computing", interval(d, j->hidden_s));
 	say_lanes(x, d);
+	say_path(j, d);
 	fo_doc_line(d, "received", "%s a step by rank 0", fo_doc_bytes(d, llround(fo_sim_ranks_wire(j, 0))));
 	fo_doc_line(d, "links", "%s", link_text(d, x));
 	if (!j->crowd.known)
@@ -99,8 +152,9 @@ void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
 	else if (j->crowd.tensor > 1.02)
 		fo_doc_line(d, "together",
 			    "ranks that compute at once take %.2f times as long as one alone, where memory is the "
-			    "limit %.2f times",
-			    j->crowd.tensor, j->crowd.memory);
+			    "limit %.2f times%s",
+			    j->crowd.tensor, j->crowd.memory,
+			    j->crowd.measured ? " (measured on a run's operations)" : "");
 	say_sure(x, d);
 	if (x->measured.steps)
 		fo_doc_line(d, "measured",
@@ -142,7 +196,8 @@ void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json 
 	fo_json_put(j, FO_TEXT("over", x->links.over), FO_REAL("received_bytes", fo_sim_ranks_wire(s, 0)),
 		    FO_REAL("link_bytes_per_second", x->links.byte_s > 0 ? x->links.byte_s : NAN),
 		    FO_REAL("link_latency_seconds", x->links.latency_s), FO_BOOL("crowd_known", s->crowd.known),
-		    FO_REAL("crowd_tensor", s->crowd.tensor), FO_REAL("crowd_memory", s->crowd.memory));
+		    FO_BOOL("crowd_measured", s->crowd.measured), FO_REAL("crowd_tensor", s->crowd.tensor),
+		    FO_REAL("crowd_memory", s->crowd.memory));
 	fo_json_object(j, "sure_seconds");
 	for (int i = 0; i < FO_SURE_COUNT; i++)
 		fo_json_real(j, fo_sure_name[i], s->sure_s[i]);
@@ -151,6 +206,7 @@ void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json 
 		fo_json_record(j, "measured", FO_INT("steps", x->measured.steps),
 			       FO_REAL("exposed_median_seconds", x->measured.median_s),
 			       FO_REAL("exposed_least_seconds", x->measured.best_s));
+	put_path(s, j);
 	fo_json_array(j, "memory");
 	for (int r = 0; r < s->ranks; r++) {
 		const struct fo_unrolled *u = &s->role[s->role_of[r]].u;

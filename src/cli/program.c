@@ -14,12 +14,15 @@ struct program {
 	bool force;
 	const char *dump;
 	bool operations;
+	int64_t meshes;
 	struct fo_cli_schedule schedule;
 };
 static const struct fo_opt extra[] = {
 	FO_OPT_BOOL(struct program, operations, "cli.operations", "true", "list the operations of every block"),
 	FO_OPT_OUTPUT(struct program, dump, "cli.dump", "FILE", "",
 		      "write the program as text; --program.file=FILE reads it back", FO_OUTPUT_PROGRAM),
+	FO_OPT_INT(struct program, meshes, "cli.meshes", "N", "0", 0, FO_RUN_RANKS_MOST, "ranks",
+		   "the meshes of N ranks that the run can have instead, with what each rank receives and holds"),
 	FO_OPT_ENUM(struct program, schedule.kind, "cli.schedule", NULL,
 		    "draw this schedule of a pipeline, with train.micro-batches, and nothing else",
 		    "gpipe|1f1b|interleaved|zb-h1|zb-h2|dualpipe-v"),
@@ -263,6 +266,13 @@ static fo_status run(const struct fo_cli_call *call)
 	struct fo_unrolled u;
 	struct fo_pass_ranks all = { 0 };
 	fo_status st = FO_OK;
+	if (in->meshes && *in->dump)
+		return fo_fail(FO_EARG, "--dump writes one program, and --meshes makes none: leave one of them out");
+	if (in->meshes && in->schedule.kind >= 0)
+		return fo_fail(FO_EARG,
+			       "--schedule draws a pipeline, and --meshes lists meshes: leave one of them out");
+	if (in->meshes)
+		return fo_cli_meshes(call, &in->run, (int)in->meshes);
 	if (in->schedule.kind >= 0)
 		return fo_cli_schedule(call, &in->schedule, in->run.micro_batches);
 	FO_TRY(no_schedule(call->options));
@@ -295,6 +305,7 @@ const struct fo_command fo_cmd_program = {
 	.group = "improve",
 	.usage =
 		"flatout program [run.yaml] [--KEY=VALUE ...] [--dump FILE] [--no-operations] [--json]\n"
+		"flatout program [run.yaml] [--KEY=VALUE ...] --meshes N [--json]\n"
 		"flatout program --schedule NAME [--stages N] [--micro-batches N] [--chunks N] [--times F,I,W] [--send "
 		"TURNS] [--svg FILE] [--json]",
 	.summary = "the step program of a run: operations, costs, memory plan",
@@ -302,6 +313,7 @@ const struct fo_command fo_cmd_program = {
 		"micro-batches. The engine runs it, the meter counts it, the memory plan is made from it. '*' behind "
 		"an operand: read and written; '+=': accumulated; '!': read for the last time.\n\n"
 		"  flatout program run.yaml --no-operations\n"
+		"  flatout program run.yaml --meshes=8\n"
 		"  flatout program --model.name=llama-3.1-8b --data.seq=8192 --json\n\n"
 		"With --schedule it draws a pipeline instead: which stage works at which micro-batch when, how much of the "
 		"step is idle, by the published formula and by a walk through the slots, and how many micro-batches each "

@@ -43,6 +43,7 @@ static void sum_json(struct fo_json *j, const char *key, const struct fo_score_s
 		       FO_REAL("interval_coverage", s->stranger_inside),
 		       FO_REAL("interval_half_width", s->stranger_width));
 	fo_json_record(j, "memory", FO_INT("rows", s->memory_rows), FO_REAL("mean_abs_error", s->memory),
+		       FO_REAL("median_abs_error", s->memory_median),
 		       FO_REAL("pooled_mean_abs_error", s->memory_pooled));
 	fo_json_close(j);
 }
@@ -142,6 +143,8 @@ static fo_status run(const struct fo_cli_call *call)
 		s = fo_xmalloc(sizeof *s);
 		struct fo_score_options o = { .fit = in->fit };
 		st = fo_score_of(&table, own.rows ? &own : NULL, &o, s);
+		if (st == FO_EARG)
+			st = fo_hint(st, "--out writes why, row by row");
 		if (in->out && table.rows) { /* also when nothing could be predicted: it says why */
 			fo_status wrote = write_rows(&table, in->out);
 			st = st == FO_OK ? wrote : st;

@@ -149,13 +149,51 @@ struct fo_link_time fo_link_op(const struct fo_link_rates *r, const struct fo_pr
 
 /* ---- ranks that compute at once ---- */
 
+/* The least seconds of the row of `ranks` ranks; 0: there is none. The least, because what else the machine does falls
+ * on some passes only, and on those of one rank as on those of many. */
+static double crowd_seconds(const struct fo_rates *r, const char *variant, int64_t ranks)
+{
+	for (size_t i = 0; i < r->limits->rows; i++) {
+		const struct fo_limits_row *row = &r->limits->row[i];
+		if (!strcmp(row->kind, FO_CROWD_ROW) && !strcmp(row->variant, variant) && row->threads == r->threads &&
+		    row->dim[0] == ranks)
+			return row->time.best_s;
+	}
+	return 0;
+}
+
+/* How many times as long `ranks` take as one, on the line between the numbers of ranks that were measured. Beyond the
+ * greatest nothing is known: 0. */
+static double crowd_measured(const struct fo_rates *r, const char *variant, int ranks)
+{
+	const double one = crowd_seconds(r, variant, 1);
+	int64_t below = 1, above = 0;
+	for (size_t i = 0; i < r->limits->rows; i++) {
+		const struct fo_limits_row *row = &r->limits->row[i];
+		if (!(crowd_seconds(r, variant, row->dim[0]) > 0) || strcmp(row->kind, FO_CROWD_ROW) != 0)
+			continue;
+		if (row->dim[0] <= ranks && row->dim[0] > below)
+			below = row->dim[0];
+		if (row->dim[0] >= ranks && (!above || row->dim[0] < above))
+			above = row->dim[0];
+	}
+	if (!(one > 0) || !above)
+		return 0;
+	const double a = crowd_seconds(r, variant, below) / one, b = crowd_seconds(r, variant, above) / one;
+	return fmax(above > below ? a + (b - a) * (double)(ranks - below) / (double)(above - below) : a, 1);
+}
+
 struct fo_crowd fo_rates_crowd(const struct fo_rates *r, int ranks, int cores)
 {
 	int all = ranks * r->threads, most = 0;
 	double turns = cores > 0 && all > cores ? (double)all / cores : 1;
-	struct fo_crowd c = { turns, turns, false };
+	struct fo_crowd c = { turns, turns, false, false };
 	if (ranks == 1)
-		return (struct fo_crowd){ 1, 1, true };
+		return (struct fo_crowd){ 1, 1, true, false };
+	const double tensor = crowd_measured(r, FO_CROWD_TENSOR_ROW, ranks),
+		     memory = crowd_measured(r, FO_CROWD_MEMORY_ROW, ranks);
+	if (tensor > 0)
+		return (struct fo_crowd){ fmax(tensor, turns), fmax(memory > 0 ? memory : tensor, turns), true, true };
 	/* With more threads than cores the rate is that of the cores. */
 	for (size_t i = 0; i < r->limits->peaks; i++)
 		if (r->limits->peak[i].threads > most && r->limits->peak[i].threads <= all)

@@ -39,12 +39,19 @@ struct fo_link_time {
 struct fo_link_time fo_link_op(const struct fo_link_rates *r, const struct fo_program *p, const struct fo_op *o,
 			       double most);
 
+/* Rows that stand for ranks that compute at once (kernel/crowd.h): this kind, one of these variants, threads of each
+ * rank, dim[0] how many compute; times of the operations of a step. */
+#define FO_CROWD_ROW "crowd"
+#define FO_CROWD_TENSOR_ROW "tensor"
+#define FO_CROWD_MEMORY_ROW "memory"
+
 /* Ranks that compute at once share caches, memory and the units of a core: how many times as long one takes as alone,
- * from peaks and copies measured with `threads` and with all of them. cores: of the machine; 0: not known. known is
- * false where the profile does not tell, and the factors then say only that more threads than cores take turns. */
+ * measured of a run's own operations, between numbers of ranks that were; else from peaks and copies measured with
+ * `threads` and with all of them. cores: of the machine; 0: not known. known is false where the profile does not tell,
+ * and the factors then say only that more threads than cores take turns. */
 struct fo_crowd {
 	double tensor, memory;
-	bool known;
+	bool known, measured; /* measured: by operations, not by peaks */
 };
 struct fo_crowd fo_rates_crowd(const struct fo_rates *r, int ranks, int cores);
 

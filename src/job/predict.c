@@ -301,31 +301,56 @@ static fo_status check_ways(const struct asking *k)
 	return FO_OK;
 }
 
+static fo_status begin(struct asking *k, const struct fo_cluster *c)
+{
+	struct fo_job *job = k->job;
+	if (!job->has_model)
+		return fo_hint(fo_fail(FO_EARG, "the model is not known: %s",
+				       job->model_missing ? job->model_missing : "no file names one"),
+			       "--model=llama-3.1-8b, or the path of its config.json");
+	k->o->job.style = fo_job_predict_style(job);
+	k->style = &fo_predict_style[k->o->job.style];
+	return fo_cluster_machine(c, k->given, &k->o->job.machine);
+}
+
+static fo_status prepare(struct asking *k, const struct fo_cluster *c, double seq)
+{
+	struct fo_job_asked *o = k->o;
+	FO_TRY(check_ways(k));
+	fo_predict_model_of(&k->job->model, &o->job.model);
+	o->job.type = type_of(k);
+	o->job.seq = seq;
+	o->job.lora = fo_job_adapters(k->job);
+	habits(k);
+	const char *wrong = fo_predict_prepare(&o->job, &o->base);
+	if (wrong)
+		return fo_fail(FO_EUNSUPPORTED, "%s on %s is not predicted: %s", k->job->model.name, c->device->name,
+			       wrong);
+	return FO_OK;
+}
+
 fo_status fo_job_ask(struct fo_job *job, const struct fo_cluster *c, const struct fo_job_machine_given *given,
 		     struct fo_job_asked *o)
 {
 	*o = (struct fo_job_asked){ 0 };
 	struct asking k = { .job = job, .given = given, .o = o };
-	if (!job->has_model)
-		return fo_hint(fo_fail(FO_EARG, "the model is not known: %s",
-				       job->model_missing ? job->model_missing : "no file names one"),
-			       "--model=llama-3.1-8b, or the path of its config.json");
-	o->job.style = fo_job_predict_style(job);
-	k.style = &fo_predict_style[o->job.style];
-	FO_TRY(fo_cluster_machine(c, given, &o->job.machine));
+	FO_TRY(begin(&k, c));
 	fo_job_shape_of(job, c, &o->shape);
 	FO_TRY(check_division(&k)); /* of a division that no model of this shape can have no number of devices helps */
 	FO_TRY(check_shape(&k, c));
-	FO_TRY(check_ways(&k));
-	fo_predict_model_of(&job->model, &o->job.model);
-	o->job.type = type_of(&k);
-	o->job.seq = o->shape.seq;
-	o->job.lora = fo_job_adapters(job);
-	habits(&k);
+	FO_TRY(prepare(&k, c, o->shape.seq));
 	layout(&k);
-	const char *wrong = fo_predict_prepare(&o->job, &o->base);
-	if (wrong)
-		return fo_fail(FO_EUNSUPPORTED, "%s on %s is not predicted: %s", job->model.name, c->device->name,
-			       wrong);
 	return FO_OK;
+}
+
+fo_status fo_job_ask_base(struct fo_job *job, const struct fo_cluster *c, const struct fo_job_machine_given *given,
+			  struct fo_job_asked *o)
+{
+	*o = (struct fo_job_asked){ 0 };
+	struct asking k = { .job = job, .given = given, .o = o };
+	double seq = fo_job_number(job, FO_JOB_SEQ);
+	FO_TRY(begin(&k, c));
+	if (!(seq >= 1))
+		return fo_hint(fo_fail(FO_EARG, "the length of a sequence is not known"), "--seq=8192 gives it");
+	return prepare(&k, c, seq);
 }

@@ -26,6 +26,9 @@ struct fo_job_asked {
  * hint has the nearest thing that works. */
 FO_CHECKED fo_status fo_job_ask(struct fo_job *job, const struct fo_cluster *c,
 				const struct fo_job_machine_given *given, struct fo_job_asked *out);
+/* The same for a search over divisions: job, base and inferred alone are set; batch and degrees may be unknown. */
+FO_CHECKED fo_status fo_job_ask_base(struct fo_job *job, const struct fo_cluster *c,
+				     const struct fo_job_machine_given *given, struct fo_job_asked *out);
 /* The style of styles.def whose habits a job has, by its framework and by whether it is compiled. */
 enum fo_predict_style_id fo_job_predict_style(const struct fo_job *job);
 /* The machine of a cluster. FO_EUNSUPPORTED: no ceilings are known of its device. FO_EARG: no such node exists. */

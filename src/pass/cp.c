@@ -17,6 +17,7 @@
  * From: Ring Attention (Liu et al. 2023); two chunks of a row for each rank: "zig-zag" (Zhu 2024,
  * ring-flash-attention). */
 #include "pass/pass.h"
+#include "program/mesh_cost.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,12 +39,7 @@ fo_status fo_pass_cp_legal(const struct fo_program *p)
 		return FO_OK;
 	if (p->run.mode != FO_MODE_TRAIN && p->run.mode != FO_MODE_EVAL)
 		return fo_fail(FO_EARG, "ranks of a cp group train and evaluate; they do not write text");
-	if (cp == FO_CP_RING && p->run.pass.attention == FO_ATTENTION_EAGER)
-		return fo_hint(fo_fail(FO_EARG,
-				       "eager attention has the probabilities of whole rows, which no rank of a "
-				       "cp group sees"),
-			       "pass.attention=flash, pass.cp=heads, or mesh.cp=1");
-	return FO_OK; /* rows and heads were looked at when the program was lowered */
+	return fo_mesh_attention_legal(&p->run); /* rows and heads were looked at when the program was lowered */
 }
 
 static struct fo_op *put(struct ring *r, int kind, int phase, int lane)

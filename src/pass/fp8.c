@@ -70,11 +70,12 @@ static bool is_apart(const struct fo_program *p, int b)
 	return false;
 }
 
-/* Whether a block is forward or backward of layers that take fp8. */
+/* Whether a block is forward or backward of layers that take fp8. A stage of a pipeline may have none of them. */
 static bool layer_block(const struct fo_program *p, int b)
 {
 	return p->block[b].unit == FO_UNIT_LAYER &&
-	       (p->block[b].role == FO_ROLE_FORWARD || p->block[b].role == FO_ROLE_BACKWARD) && !is_apart(p, b);
+	       (p->block[b].role == FO_ROLE_FORWARD || p->block[b].role == FO_ROLE_BACKWARD) && !is_apart(p, b) &&
+	       fo_block_slots(p, b) > 0;
 }
 
 /* Layers that keep their precision get blocks of this role of their own, as they are. */
@@ -418,6 +419,25 @@ static void put_history(struct work *w)
 			fo_slot_add(p, block, l, 0);
 }
 
+/* Every rank lists the same histories in a checkpoint. */
+static fo_status check_stages(const struct fo_program *p)
+{
+	const struct fo_pp_shape shape = fo_lowering_pipeline(&p->run);
+	for (int32_t k = 0; p->staged && k < fo_pp_parts(&shape); k++) {
+		int32_t begin, n = fo_lowering_part(&p->run, p->model.layers, k, &begin);
+		bool any = false;
+		for (int32_t l = begin; l < begin + n; l++)
+			any |= !keeps_precision(p, l);
+		if (!any)
+			return fo_hint(fo_fail(FO_EARG,
+					       "stage %d of the pipeline has only layers that keep their precision, "
+					       "and no history of delayed scales",
+					       k),
+				       "pass.fp8=current, or fewer layers in pass.fp8-skip-first and -last");
+	}
+	return FO_OK;
+}
+
 fo_status fo_pass_fp8_legal(const struct fo_program *p)
 {
 	const struct fo_passes *c = &p->run.pass;
@@ -435,7 +455,7 @@ fo_status fo_pass_fp8_legal(const struct fo_program *p)
 			FO_EARG,
 			"the first %lld and the last %lld of %lld layers keep their precision: none is left for fp8",
 			(long long)c->fp8_first, (long long)c->fp8_last, (long long)p->model.layers);
-	return FO_OK;
+	return c->fp8 == FO_FP8_DELAYED ? check_stages(p) : FO_OK;
 }
 
 void fo_pass_fp8(struct fo_program *p)

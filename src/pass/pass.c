@@ -58,6 +58,8 @@ const struct fo_pass fo_pass_table[] = {
 	     "one operation steps many tensors: threads start once and share them evenly"),
 	PASS(tp_async, "tp-async", SCHEDULE, FO_TP_ASYNC_AUTO, fo_pass_tp_async_legal, fo_pass_tp_async,
 	     "gathers and scatters of a tp group travel in pieces, while the work on other pieces goes on"),
+	PASS(pp, "pp-weights", SCHEDULE, 1 + FO_PP_1F1B, NULL, fo_pass_pp_weights,
+	     "zero-bubble schedules of stages: gradients of weights come later than those of inputs"),
 	PASS(ddp, "ddp", SCHEDULE, 25, fo_pass_ddp_legal, fo_pass_ddp,
 	     "on several ranks: gradients are added up over all of them, in buckets, while backward goes on"),
 	PASS(zero, "zero", SCHEDULE, FO_ZERO_WEIGHTS, fo_pass_zero_legal, fo_pass_zero,
@@ -114,6 +116,27 @@ fo_status fo_passes_apply(struct fo_program *p)
 		}
 	}
 	return FO_OK;
+}
+
+void fo_pass_note_job(struct fo_program *p)
+{
+	struct fo_program all;
+	struct fo_lowering low = p->run;
+	if (!p->staged)
+		return;
+	/* Stages divide slots, so together they run what one rank with all layers runs. A tied embedding's second
+	 * update is left out: it is no matmul. */
+	low.mesh.rank %= fo_mesh_stage_ranks(&low.mesh);
+	low.mesh.pp = 0;
+	low.pass.pp = low.pass.pp_chunks = 0;
+	if (fo_pass_build(&all, &p->model, &low) != FO_OK) {
+		fo_err_clear(); /* then it is not known */
+		return;
+	}
+	const double none = fo_program_cost(&all, 0).exec, one = fo_program_cost(&all, 1).exec;
+	p->job_exec = none * all.ranks;
+	p->job_exec_pair = (one - none) * all.ranks;
+	fo_program_fini(&all);
 }
 
 fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run)

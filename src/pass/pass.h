@@ -39,6 +39,9 @@ extern const int fo_pass_count;
 FO_CHECKED fo_status fo_passes_apply(struct fo_program *p);
 /* fo_program_lower and then fo_passes_apply: how programs are made everywhere. */
 FO_CHECKED fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run);
+/* Notes in a stage's program what all ranks of the job run (fo_program.job_exec): the program of all layers is built
+ * for it. Others are left as they are. */
+void fo_pass_note_job(struct fo_program *p);
 /* The training program of a run without running it: read from program.file, else lowered, with what is left open chosen
  * for memory.budget (else memory.limit, else no limit). */
 FO_CHECKED fo_status fo_pass_build_run(struct fo_program *p, const struct fo_run *r);
@@ -89,10 +92,11 @@ fo_pass_legal_fn fo_pass_tp_legal, fo_pass_cp_legal, fo_pass_pp_legal, fo_pass_t
 	fo_pass_master_legal, fo_pass_moments_legal, fo_pass_fp8_legal, fo_pass_fp8_precompute_legal,
 	fo_pass_fp8_transposed_legal, fo_pass_fp8_fuse_legal, fo_pass_fuse_loss_legal, fo_pass_recompute_legal,
 	fo_pass_offload_legal, fo_pass_ddp_legal, fo_pass_zero_legal, fo_pass_optimizer_in_backward_legal;
-fo_pass_fn fo_pass_tp, fo_pass_cp, fo_pass_pp, fo_pass_tp_async, fo_pass_merge_qkv, fo_pass_merge_gate_up, fo_pass_attention,
-	fo_pass_master, fo_pass_moments, fo_pass_fp8, fo_pass_fp8_precompute, fo_pass_fp8_transposed, fo_pass_fp8_fuse,
-	fo_pass_fuse_loss, fo_pass_recompute, fo_pass_fuse_elementwise, fo_pass_fuse_rope, fo_pass_offload,
-	fo_pass_fused_optimizer, fo_pass_ddp, fo_pass_zero, fo_pass_optimizer_in_backward, fo_pass_wgrad_lane;
+fo_pass_fn fo_pass_tp, fo_pass_cp, fo_pass_pp, fo_pass_pp_weights, fo_pass_tp_async, fo_pass_merge_qkv, fo_pass_merge_gate_up,
+	fo_pass_attention, fo_pass_master, fo_pass_moments, fo_pass_fp8, fo_pass_fp8_precompute, fo_pass_fp8_transposed,
+	fo_pass_fp8_fuse, fo_pass_fuse_loss, fo_pass_recompute, fo_pass_fuse_elementwise, fo_pass_fuse_rope,
+	fo_pass_offload, fo_pass_fused_optimizer, fo_pass_ddp, fo_pass_zero, fo_pass_optimizer_in_backward,
+	fo_pass_wgrad_lane;
 
 /* cp_heads.c: pass cp where each rank has some heads of all tokens. */
 void fo_pass_cp_heads(struct fo_program *p);

@@ -4,9 +4,20 @@
  * A schedule (program/schedule.h) says in which order a stage works on micro-batches forward and backward; here its
  * slots become slots of the program: the own layers' blocks, with a receive in front of them and a send behind, of the
  * activations between two layers forward, and of their gradients backward. Each direction and end has a lane of its
- * own. What a slot receives, and its batch, is listed in front of the slot before it: its bytes are then taken before
- * that one's are free, so the transfer need not wait for it. The head goes forward where backward begins: nothing else
+ * own. The head goes forward where backward begins: nothing else
  * waits for its loss, and logits live for one micro-batch alone.
+ *
+ * Where a receive is listed. A send ends when its receive has come, and a receive may wait for bytes that a send before
+ * it still reads; listed as late as its tensor is needed, such waits can go round in a circle. So the schedule is
+ * walked through with slots of even length (1, backward 2), and a receive is listed in front of the first own slot that
+ * ends when the sender's does or later. Then it waits for nothing that ends, in that walk, as late as its own send, and
+ * by induction over the walk's time nothing waits for itself, at whatever speed ranks really run. For one that comes
+ * when the slot before is over this is in front of that slot: its bytes are its own, and the transfer waits for nothing.
+ *
+ * Zero-bubble schedules go backward in two pieces: gradients of inputs, which the stage before waits for, and later
+ * those of weights (fo_pass_pp_weights). The second piece is a block of its own, filled when recomputation and fusions
+ * are done: the matmuls that make weight gradients, and sums for biases. Gradients of norms' weights, of the embedding
+ * and of the head stay with their inputs'.
  *
  * What all stages need of each other comes once a step: the last one sends the loss, and squares of gradients are added
  * up over the group. An embedding whose weights are the head's is on two stages: its gradient is added up over both
@@ -16,13 +27,20 @@
  *
  * From: GPipe (Huang et al. 2019), PipeDream-Flush (Narayanan et al. 2021) and what program/schedule names. */
 #include "pass/pass.h"
+#include "base/count.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Who has a block: enum fo_unit and enum fo_role of forward and backward. */
-enum { DIRECTIONS = 2 };
+#define WEIGHTS "layer.w"
+enum { DIRECTIONS = 2 }; /* FO_ROLE_FORWARD, FO_ROLE_BACKWARD */
+
+/* What slot `slot` of the stage receives comes at a time of the walk. */
+struct arrival {
+	double time;
+	int64_t slot;
+};
 
 struct stage {
 	struct fo_program *p;
@@ -31,9 +49,13 @@ struct stage {
 	bool train, first, last;
 	/* Blocks of the whole program by layer: [FO_ROLE_FORWARD], [FO_ROLE_BACKWARD]; -1: none. */
 	int *layer[DIRECTIONS], embed[DIRECTIONS], head[DIRECTIONS], batch;
+	int weights;             /* an empty block, which fo_pass_pp_weights fills */
 	struct fo_pp_slot *slot; /* the schedule's */
 	int64_t slots;
 	bool *has_batch;      /* by micro-batch: its tokens were listed */
+	struct arrival *in;   /* what its slots receive, in the order in which it comes */
+	int64_t ins, in_at;   /* in_at: the next to be listed */
+	double *end;          /* by slot, in the walk */
 	struct fo_slot *from; /* the whole program's slots */
 	int from_n;
 };
@@ -46,18 +68,15 @@ fo_status fo_pass_pp_legal(const struct fo_program *p)
 	const struct fo_pp_shape shape = fo_lowering_pipeline(&p->run);
 	if (p->run.mode != FO_MODE_TRAIN && p->run.mode != FO_MODE_EVAL)
 		return fo_fail(FO_EARG, "stages of a pipeline train and evaluate; they do not write text");
-	if (fo_pp_splits(shape.kind) || fo_pp_placement(shape.kind) != FO_PP_LOOP)
-		return fo_hint(fo_fail(FO_EARG, "schedule %s does not run yet: stages go backward in one piece, and "
-						"parts of the model go round",
-				       fo_pp_name[shape.kind]),
-			       "pass.pp=1f1b, interleaved or gpipe");
 	if (p->run.pass.offload)
-		return fo_hint(fo_fail(FO_EARG, "stages of a pipeline keep their activations: pass offload copies those "
-						"of layers that other stages have"),
+		return fo_hint(fo_fail(FO_EARG,
+				       "stages of a pipeline keep their activations: pass offload copies those "
+				       "of layers that other stages have"),
 			       "pass.offload=0, or mesh.pp=1");
 	if (p->run.pass.fp8 == FO_FP8_DELAYED && shape.chunks > 1)
-		return fo_hint(fo_fail(FO_EARG, "delayed fp8 scales join the maxima of neighbouring layers, and %d "
-						"chunks of a stage are none",
+		return fo_hint(fo_fail(FO_EARG,
+				       "delayed fp8 scales join the maxima of neighbouring layers, and %d "
+				       "chunks of a stage are none",
 				       shape.chunks),
 			       "pass.fp8=current, or a schedule of one chunk (pass.pp=1f1b)");
 	return FO_OK;
@@ -107,8 +126,9 @@ static void find_slots(struct stage *s)
 	}
 	for (int32_t mb = 0; mb < mbs; mb++)
 		for (int32_t c = 0; c < s->shape.chunks; c++)
-			s->slot[s->slots++] =
-				(struct fo_pp_slot){ .mb = mb, .chunk = (int16_t)c, .work = FO_PP_FORWARD };
+			s->slot[s->slots++] = (struct fo_pp_slot){ .mb = mb,
+								   .chunk = (int16_t)c,
+								   .work = FO_PP_FORWARD };
 }
 
 /* ---- between stages ---- */
@@ -138,7 +158,7 @@ static int transfer_block(struct stage *s, bool sends, bool forward, int32_t pee
  * it reads there what the layer behind has made of it. */
 static bool crosses(const struct stage *s, int layer, bool forward, int buf)
 {
-	bool writes = false, reads = false;
+	bool writes = false, reads = false, makes = false; /* makes: backward, before it reads it */
 	for (int d = 0; d < DIRECTIONS; d++) {
 		const int at = s->layer[d][layer];
 		for (int i = 0; at >= 0 && i < s->p->block[at].n; i++)
@@ -147,10 +167,11 @@ static bool crosses(const struct stage *s, int layer, bool forward, int buf)
 				if (a->buf != buf || a->dlayer != 1)
 					continue;
 				writes |= d == FO_ROLE_FORWARD && fo_access_writes(a->access);
+				makes |= d == FO_ROLE_BACKWARD && !reads && fo_access_writes(a->access);
 				reads |= d == FO_ROLE_BACKWARD;
 			}
 	}
-	return forward ? writes : reads && !writes;
+	return forward ? writes : reads && !makes && !writes;
 }
 
 /* What lies between layer `border` and the one before it goes to another stage or comes from there. */
@@ -180,16 +201,77 @@ static struct part part_of(const struct stage *s, struct fo_pp_slot slot)
 
 static bool is_forward(struct fo_pp_slot slot) { return slot.work == FO_PP_FORWARD; }
 
-/* What a slot needs from elsewhere. */
-static void put_inputs(struct stage *s, struct fo_pp_slot slot)
+/* ---- when things come ---- */
+
+/* The end of each slot of a plan, by stage, direction, chunk and micro-batch. */
+static size_t place_of(const struct stage *s, int32_t stage, struct fo_pp_slot slot)
 {
-	const struct part x = part_of(s, slot);
+	const size_t direction = 2 * (size_t)stage + !is_forward(slot);
+	return (direction * (size_t)s->shape.chunks + (size_t)slot.chunk) * (size_t)s->shape.micro_batches +
+	       (size_t)slot.mb;
+}
+
+static int by_time(const void *x, const void *y)
+{
+	const struct arrival *a = x, *b = y;
+	return FO_ORDER_BY(fo_order(a->time, b->time), fo_order(a->slot, b->slot));
+}
+
+/* Walks through the schedule of all stages. */
+static fo_status walk(struct stage *s, double *ends)
+{
+	const struct fo_pp_times even = { .forward_s = 1, .input_s = 1, .weight_s = 1 };
+	struct fo_pp_plan plan;
+	struct fo_pp_walk w;
+	fo_pp_plan_of(&plan, &s->shape);
+	fo_status st = fo_pp_walk_of(&w, &plan, &even, FO_PP_BUFFERED);
+	for (int32_t k = 0; k < s->shape.stages && st == FO_OK; k++)
+		for (int64_t i = plan.begin[k]; i < plan.begin[k + 1]; i++)
+			if (plan.slot[i].work != FO_PP_WEIGHT)
+				ends[place_of(s, k, plan.slot[i])] = w.span[i].end;
+	for (int64_t i = 0; i < s->slots && st == FO_OK; i++)
+		s->end[i] = w.span[plan.begin[s->own] + i].end;
+	if (st == FO_OK)
+		fo_pp_walk_free(&w);
+	fo_pp_plan_free(&plan);
+	return st;
+}
+
+/* Evaluation has one micro-batch: what comes is listed as soon as can be, for nothing was sent before. */
+static void find_arrivals(struct stage *s)
+{
+	const size_t all = 2 * (size_t)s->shape.stages * (size_t)s->shape.chunks * (size_t)s->shape.micro_batches;
+	double *ends = fo_xmalloc((all + 1) * sizeof *ends);
 	struct fo_pp_peer from;
+	s->in = fo_xmalloc((size_t)(s->slots + 1) * sizeof *s->in);
+	s->end = fo_xmalloc((size_t)(s->slots + 1) * sizeof *s->end);
+	if (s->train && walk(s, ends) != FO_OK)
+		fo_err_clear(); /* a schedule that is legal can be walked through */
+	for (int64_t i = 0; i < s->slots; i++)
+		if (fo_pp_needs(&s->shape, s->own, s->slot[i], &from) && from.stage != s->own)
+			s->in[s->ins++] = (struct arrival){ ends[place_of(s, from.stage, from.slot)], i };
+	qsort(s->in, (size_t)s->ins, sizeof *s->in, by_time);
+	free(ends);
+}
+
+/* Lists what comes until slot i ends. */
+static void put_arrivals(struct stage *s, int64_t i)
+{
+	for (; s->in_at < s->ins && s->in[s->in_at].time <= s->end[i]; s->in_at++) {
+		const struct fo_pp_slot slot = s->slot[s->in[s->in_at].slot];
+		const struct part x = part_of(s, slot);
+		struct fo_pp_peer from;
+		if (fo_pp_needs(&s->shape, s->own, slot, &from))
+			put_transfers(s, false, is_forward(slot), from.stage, is_forward(slot) ? x.begin : x.end,
+				      slot.mb);
+	}
+}
+
+static void put_batch(struct stage *s, struct fo_pp_slot slot)
+{
 	if (!s->has_batch[slot.mb])
 		fo_slot_add(s->p, s->batch, 0, slot.mb);
 	s->has_batch[slot.mb] = true;
-	if (fo_pp_needs(&s->shape, s->own, slot, &from) && from.stage != s->own)
-		put_transfers(s, false, is_forward(slot), from.stage, is_forward(slot) ? x.begin : x.end, slot.mb);
 }
 
 static void put_head(struct stage *s, int mb)
@@ -211,6 +293,11 @@ static void put_work(struct stage *s, struct fo_pp_slot slot)
 			fo_slot_add(p, s->layer[FO_ROLE_FORWARD][l], l, slot.mb);
 		if (x.last && !s->train)
 			put_head(s, slot.mb);
+		return;
+	}
+	if (slot.work == FO_PP_WEIGHT) {
+		for (int l = x.end - 1; l >= x.begin; l--)
+			fo_slot_add(p, s->weights, l, slot.mb);
 		return;
 	}
 	if (x.last)
@@ -296,7 +383,7 @@ static void put_ends(struct stage *s)
 			continue;
 		if (block < 0)
 			block = fo_block_add(p, "ends.r", FO_ROLE_REDUCE, FO_UNIT_STEP);
-		struct fo_op *o = fo_op_insert(p, block, p->block[block].n, FO_OP_all_reduce_many, FO_TRANSFER,
+		struct fo_op *o = fo_op_insert(p, block, p->block[block].n, fo_op_joining(false), FO_TRANSFER,
 					       FO_LANE_REDUCE);
 		o->group = FO_GROUP_ENDS;
 		fo_op_arg(p, o, grad, 0, FO_UPDATE);
@@ -317,6 +404,12 @@ static void put_loss(struct stage *s)
 			continue;
 		fo_slot_add(p, transfer_block(s, s->own == from, false, s->own == from ? to : from, loss), 0, 0);
 	}
+}
+
+/* The operation that decides whether a step is taken. */
+static bool reads_norm(const struct fo_program *p, const struct fo_block *b)
+{
+	return b->n && fo_op_family(b->op[0].kind) == FO_OPS_CLIP && !is_sum_of_squares(p, &b->op[0]);
 }
 
 /* Squares of gradients are added up over the stages before the norm is read. */
@@ -345,7 +438,7 @@ static void put_end(struct stage *s)
 		}
 		if (b->unit == FO_UNIT_LAYER ? !fo_program_has_layer(p, x->layer) : !is_own(s, b))
 			continue;
-		if (b->n && b->op[0].kind == FO_OP_clip)
+		if (reads_norm(p, b))
 			put_norm(s, b);
 		fo_slot_add(p, x->block, x->layer, x->mb);
 	}
@@ -373,6 +466,65 @@ static void keep_layers(struct stage *s)
 	}
 }
 
+/* ---- backward in two pieces ---- */
+
+/* A weight gradient that may come later: no operation behind it in its block changes what it reads. */
+static bool may_wait(const struct fo_block *b, int at)
+{
+	const struct fo_op *o = &b->op[at];
+	const enum fo_op_family family = fo_op_family(o->kind);
+	if (o->phase != FO_WGRAD || (family != FO_OPS_MATMUL && family != FO_OPS_BIAS))
+		return false;
+	for (int i = at + 1; i < b->n; i++)
+		if (b->op[i].phase != FO_WGRAD && fo_edit_conflict(o, &b->op[i]))
+			return false;
+	return true;
+}
+
+/* The block that makes the weight gradients of layers that go backward in block `of`, which loses them. */
+static int weights_of(struct fo_program *p, int of)
+{
+	char name[sizeof p->block->name];
+	snprintf(name, sizeof name, "%.16s.w", p->block[of].name);
+	const int w = fo_block_add(p, name, FO_ROLE_WGRAD, FO_UNIT_LAYER);
+	for (int i = p->block[of].n - 1; i >= 0; i--) {
+		if (!may_wait(&p->block[of], i))
+			continue;
+		const struct fo_op o = p->block[of].op[i];
+		fo_op_remove(p, of, i);
+		struct fo_op *to = fo_op_insert(p, w, 0, o.kind, o.phase, o.lane);
+		const uint32_t id = to->id;
+		*to = o;
+		to->id = id;
+	}
+	return w;
+}
+
+void fo_pass_pp_weights(struct fo_program *p)
+{
+	const int empty = fo_block_find(p, WEIGHTS), blocks = p->nblock;
+	int *made, *of;
+	if (empty < 0)
+		return;
+	made = fo_xmalloc((size_t)blocks * sizeof *made);
+	of = fo_xmalloc((size_t)p->model.layers * sizeof *of);
+	memset(made, -1, (size_t)blocks * sizeof *made);
+	for (int s = 0; s < p->nslot; s++) {
+		const int b = p->slot[s].block;
+		if (b >= blocks || p->block[b].unit != FO_UNIT_LAYER || p->block[b].role != FO_ROLE_BACKWARD)
+			continue;
+		if (made[b] < 0)
+			made[b] = weights_of(p, b);
+		of[p->slot[s].layer] = made[b];
+	}
+	for (int s = 0; s < p->nslot; s++)
+		if (p->slot[s].block == empty)
+			p->slot[s].block = (int16_t)of[p->slot[s].layer];
+	free(made);
+	free(of);
+	fo_edit_sweep_blocks(p);
+}
+
 void fo_pass_pp(struct fo_program *p)
 {
 	struct stage s = { .p = p, .shape = fo_lowering_pipeline(&p->run), .own = fo_mesh_stage(&p->run.mesh) };
@@ -383,13 +535,16 @@ void fo_pass_pp(struct fo_program *p)
 	memset(s.has_batch, 0, (size_t)s.shape.micro_batches * sizeof *s.has_batch);
 	find_blocks(&s);
 	find_slots(&s);
+	find_arrivals(&s);
 	keep_layers(&s);
 	divide_params(&s);
+	s.weights = fo_block_add(p, WEIGHTS, FO_ROLE_WGRAD, FO_UNIT_LAYER);
 	put_begin(&s);
-	put_inputs(&s, s.slot[0]);
 	for (int64_t i = 0; i < s.slots; i++) {
-		if (i + 1 < s.slots)
-			put_inputs(&s, s.slot[i + 1]);
+		put_batch(&s, s.slot[i]);
+		if (i + 1 < s.slots) /* ahead: the host lane copies while this one computes */
+			put_batch(&s, s.slot[i + 1]);
+		put_arrivals(&s, i);
 		put_work(&s, s.slot[i]);
 		put_outputs(&s, s.slot[i]);
 	}
@@ -398,6 +553,8 @@ void fo_pass_pp(struct fo_program *p)
 		free(s.layer[d]);
 	free(s.from);
 	free(s.slot);
+	free(s.in);
+	free(s.end);
 	free(s.has_batch);
 	fo_edit_sweep_blocks(p);
 	fo_edit_sweep(p);

@@ -20,6 +20,7 @@
  * operations: Wang et al. 2024, "Domino". */
 #include "pass/pass.h"
 #include "base/count.h"
+#include "program/mesh_cost.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -160,18 +161,7 @@ fo_status fo_pass_tp_async_legal(const struct fo_program *p)
 	const int64_t pieces = a.pieces, of = p->tokens / tp;
 	if (pieces < 2)
 		return FO_OK;
-	if (of % pieces) {
-		int64_t below = pieces, above = pieces;
-		while (of % below)
-			below--;
-		while (above < of && of % above)
-			above++;
-		const fo_status st = fo_fail(FO_EARG, "%lld tokens of a rank cannot be %lld equal pieces",
-					     (long long)of, (long long)pieces);
-		if (below < 2)
-			return fo_hint(st, "use pass.tp-async=%lld, or 0 for none", (long long)above);
-		return fo_hint(st, "use pass.tp-async=%lld or %lld", (long long)below, (long long)above);
-	}
+	FO_TRY(fo_mesh_pieces_legal(of, pieces));
 	const char *why = any_misfit(&a);
 	if (why)
 		return fo_fail(FO_EARG, "tokens of a tp group cannot travel in pieces: %s", why);
@@ -302,7 +292,8 @@ static struct fo_op with_equal_parts(const struct async *a, const struct fo_op *
 
 static double work_of(const struct async *a, const struct fo_op *o)
 {
-	const struct fo_op x = with_equal_parts(a, o);
+	struct fo_op x = with_equal_parts(a, o);
+	x.attr.place = 0; /* ranks of a cp group have other pairs of a block of keys, and the same order */
 	return fo_op_seconds(a->p, &x, &fo_choose_processor);
 }
 

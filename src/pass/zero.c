@@ -13,6 +13,7 @@
  *
  * From: ZeRO (Rajbhandari et al. 2020). */
 #include "pass/pass.h"
+#include "program/mesh_cost.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,8 +80,7 @@ fo_status fo_pass_zero_legal(const struct fo_program *p)
 	for (int q = 0; q < p->nparam; q++)
 		if (can_share(p, &p->param[q], ranks))
 			return FO_OK;
-	return fo_hint(fo_fail(FO_EARG, "no weight has as many rows as there are ranks in a shard group, %d", ranks),
-		       "a smaller mesh.shard, with mesh.replicate for the other ranks, trains this model");
+	return fo_mesh_shards_legal(0, ranks);
 }
 
 /* ---- buffers ---- */

@@ -17,7 +17,7 @@ struct kept {
  * moments and masters in bf16, logits in chunks. */
 static const struct kept habits[FO_HABITS] = {
 	[FO_MCORE] = { 2, 12, 8, 1, 4, 2 }, [FO_MLM] = { 4, 12, 8, 1, 4, 2 },     [FO_MEG22] = { 4, 12, 10, 1, 8, 2 },
-	[FO_EAGER] = { 4, 12, 8, 1, 8, 2 }, [FO_FSDP1] = { 4, 12, 8, 1.5, 8, 0 }, [FO_COMPILED] = { 4, 12, 8, 1, 8, 0 },
+	[FO_EAGER] = { 4, 12, 8, 1, 8, 2 }, [FO_FSDP1] = { 4, 12, 8, 1.1, 6, 0 }, [FO_COMPILED] = { 4, 12, 8, 1, 8, 0 },
 	[FO_XLA] = { 4, 12, 8, 1, 8, 0 },   [FO_GRAPHS] = { 2, 6, 8, 1, 1, 2 },
 };
 

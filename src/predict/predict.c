@@ -137,12 +137,31 @@ void fo_predict_power_limit(struct fo_predict_machine *m, double watts)
 
 /* ---- one job ---- */
 
+/* Sizes that a count of tiles can hold, far above any model. */
+static bool sane(double v, double most) { return v >= 0 && v <= most; }
+static bool sane_model(const struct fo_predict_model *m)
+{
+	const double small[] = { m->layers,    m->heads, m->kv_heads, m->head_dim,  m->matrices,
+				 m->value_dim, m->top_k, m->experts,  m->moe_layers },
+		     wide[] = { m->hidden, m->ffn, m->vocab, m->qkv_width, m->expert_ffn, m->shared_ffn };
+	bool all = sane(m->window, 1e12);
+	for (size_t i = 0; i < sizeof small / sizeof *small; i++)
+		all = all && sane(small[i], 1e5);
+	for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+		all = all && sane(wide[i], 1e8);
+	return all && m->moe_layers <= m->layers && m->top_k <= fmax(m->experts, 1);
+}
+
 const char *fo_predict_prepare(const struct fo_predict_job *job, struct fo_predict_base *b)
 {
 	const struct fo_predict_model *m = &job->model;
 	b->job = *job;
 	if (!(m->layers >= 1) || !(m->hidden >= 1) || !(m->heads >= 1) || !(m->vocab >= 1) || !(job->seq >= 1))
 		return "the model has no layers, hidden size, heads, vocabulary or sequence";
+	if (!sane_model(m) || !sane(job->seq, 1e9))
+		return "the model's dimensions are no sizes of a model";
+	if (m->experts >= 1 && (!(m->top_k >= 1) || !(m->expert_ffn >= 1) || !(m->moe_layers > 0)))
+		return "how many experts a token uses, or how wide they are, is not known";
 	if (!(m->ffn >= 1) && !(m->experts >= 1))
 		return "the model has no feed-forward width";
 	if (isnan(job->machine.peak[job->type]))
@@ -190,7 +209,7 @@ void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predi
 			  struct fo_predict_step *out)
 {
 	struct fo_predict_work w;
-	fo_predict_work_of(b, l, &w);
+	fo_predict_shape_of(b, l, &w);
 	*out = (struct fo_predict_step){ .wrong = w.wrong };
 	if (!w.wrong)
 		fo_predict_bytes(b, l, &w, out);

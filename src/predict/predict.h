@@ -199,7 +199,7 @@ struct fo_predict_base {
 const char *fo_predict_prepare(const struct fo_predict_job *job, struct fo_predict_base *b);
 /* One division. Never fails; out->wrong says what does not come out. Safe from several threads. */
 void fo_predict_point(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_step *out);
-/* Memory alone, a tenth of the time. */
+/* Memory alone, in a fraction of the time. */
 void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			  struct fo_predict_step *out);
 

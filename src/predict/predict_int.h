@@ -35,12 +35,13 @@ struct fo_predict_work {
 	struct fo_predict_product dense_ffn[2][3]; /* of layers without experts, and shared experts */
 	double dense_share, shared_share;
 	double attention_flop, scores, dim64, seq;
-	double moved, casts[2], cast_weights, permuted, all_to_all; /* bytes */
+	double moved, casts[2], cast_weights, permuted, all_to_all, all_to_all_net, local_experts; /* bytes; count */
 	bool fp8, block;
 	double logit_bytes, logits;
 	double tp, tp_bytes, cp, cp_bytes, ep, in_node, send_bytes;
 	bool tp_inside, cp_inside, ep_inside, pp_inside;
 	double tp_exposed; /* 0: the style's constant */
+	bool tp_hidden;
 	int dp_overlap;
 	double shard, shard_node, nodes, replicate; /* ranks that share states, of these in a node, nodes; replicas */
 	double layer_bytes, gradient_bytes, local_params, optimizer_bytes;
@@ -64,6 +65,8 @@ void fo_predict_constants(bool fitted, double x[FO_PREDICT_CONSTANTS]);
 void fo_predict_work_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w);
 /* Seconds, of constants x. out: dp, micro_batches, seconds, part. */
 void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo_predict_step *out);
+/* The part of it that memory needs. */
+void fo_predict_shape_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w);
 /* Fills bytes, memory, memory_sd. */
 void fo_predict_bytes(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 		      const struct fo_predict_work *w, struct fo_predict_step *out);

@@ -101,7 +101,8 @@ struct layer {
 
 static double experts_age(const struct now *n)
 {
-	double years = n->w->year > 0 ? n->w->year - 2025.5 : 0;
+	/* No further than runs show it. */
+	double years = n->w->year > 0 ? fmax(-1, fmin(1.2, n->w->year - 2025.5)) : 0;
 	return pow(n->x[FO_X_EXPERT_YEAR], years);
 }
 
@@ -126,7 +127,8 @@ static void layer_messages(const struct now *n, struct layer *y)
 {
 	const struct fo_predict_work *w = n->w;
 	const double *x = n->x;
-	double exposed = w->tp_exposed > 0 ? w->tp_exposed : x[FO_X_TP_MCORE + w->habits];
+	int habits = w->tp_hidden ? FO_MCORE : w->habits; /* as those hide it that do */
+	double exposed = w->tp_exposed > 0 ? w->tp_exposed : x[FO_X_TP_MCORE + habits];
 	double tensor = 4 * ring_s(n, w->tp_bytes, w->tp, w->tp_inside, w->in_node);
 	y->tensor[0] = tensor * exposed, y->tensor[1] = tensor * exposed * 1.25;
 	double hidden = tensor * (1 - exposed) * x[FO_X_TAX];
@@ -135,8 +137,8 @@ static void layer_messages(const struct now *n, struct layer *y)
 	double keys = ring_s(n, w->cp_bytes, w->cp, w->cp_inside, w->in_node);
 	y->context = w->cp > 1 ? most(0, keys - y->attention[0]) + x[FO_X_CP] * keys : 0;
 	if (w->moe && w->ep > 1) {
-		double sent = w->all_to_all * (w->ep - 1) / w->ep * x[FO_X_EXPERT_UNEVEN] /
-			      (w->ep_inside ? n->node : n->net);
+		double inner = w->all_to_all * (w->ep - 1) / w->ep / n->node, outer = w->all_to_all_net / n->net;
+		double sent = most(inner, outer) * x[FO_X_EXPERT_UNEVEN];
 		y->expert = 2 * (2e-6 * x[FO_X_NODE_START] + sent) * x[FO_X_EXPERT_SENT] * experts_age(n);
 	}
 }
@@ -182,7 +184,9 @@ static void layer_of(const struct now *n, struct layer *y)
 	layer_messages(n, y);
 	double launches = w->graphs ? x[FO_X_HOST_GRAPHS] : x[FO_X_HOST_MCORE + w->habits];
 	launches += w->tp > 1 && !w->graphs ? x[FO_X_HOST_TP] * (w->habits != FO_GRAPHS && w->habits != FO_XLA) : 0;
-	launches *= 1e-6 * (w->moe ? most(1, x[FO_X_EXPERT_HOST] * experts_age(n)) : 1);
+	launches *= 1e-6;
+	if (w->moe)
+		launches *= most(1, (x[FO_X_EXPERT_HOST] + x[FO_X_EXPERT_EACH] * w->local_experts) * experts_age(n));
 	const double *p = y->products.pass;
 	double device[2] = { p[0] + y->attention[0] + y->memory[0] + y->tensor[0] + y->context + y->expert,
 			     p[1] + p[2] + y->attention[1] + y->memory[1] + y->tensor[1] + 2 * y->context + y->expert };
@@ -308,7 +312,7 @@ bool fo_predict_reads(const struct fo_predict_work *w, int c)
 	if (c >= FO_X_HOST_MCORE && c <= FO_X_HOST_GRAPHS)
 		return c == FO_X_HOST_MCORE + w->habits || (w->graphs && c == FO_X_HOST_GRAPHS);
 	if (c >= FO_X_TP_MCORE && c <= FO_X_TP_GRAPHS)
-		return w->tp > 1 && c == FO_X_TP_MCORE + w->habits;
+		return w->tp > 1 && (c == FO_X_TP_MCORE + w->habits || (w->tp_hidden && c == FO_X_TP_MCORE));
 	if (c >= FO_X_EXPERT_RATE)
 		return w->moe;
 	if (c == FO_X_CAST8 || c == FO_X_CAST_BLOCK)

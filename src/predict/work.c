@@ -68,6 +68,12 @@ static const char *shape(const struct fo_predict_model *m, const struct fo_predi
 	w->micro_batch = at_least(l->micro_batch, 1);
 	w->devices = l->devices;
 	double ranks = w->tp * w->cp * w->pp;
+	const double *const given[] = { &l->tp,        &l->cp,    &l->pp,          &l->ep,
+					&l->chunks,    &l->shard, &l->micro_batch, &l->global_batch,
+					&l->recompute, &l->kept,  &l->devices };
+	for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+		if (!(*given[i] >= 0 && *given[i] <= 1e9)) /* NAN, too */
+			return "a number of the division is negative, not known or out of reach";
 	if (!(l->devices >= 1))
 		return "there are no devices";
 	if (!(ranks <= l->devices))
@@ -112,6 +118,10 @@ static void experts(const struct fo_predict_base *b, struct fo_predict_work *w, 
 	w->repeats[FO_PREDICT_UP] = w->repeats[FO_PREDICT_DOWN] = local * share;
 	w->permuted = share * tokens * m->top_k * m->hidden * 16 / w->tp;
 	w->all_to_all = share * tokens * m->top_k * m->hidden * 2 / w->tp;
+	/* A token goes once to each other node that has one of its experts, and on from there by fast links. */
+	double nodes = w->ep / at_least(fmin(w->in_node, w->ep), 1);
+	w->all_to_all_net = share * tokens * m->hidden * 2 / w->tp * (nodes - 1) * (1 - pow(1 - 1 / nodes, m->top_k));
+	w->local_experts = local;
 	double wide = share * m->shared_ffn + (1 - share) * m->ffn;
 	w->dense_too = wide > 0;
 	if (!w->dense_too)
@@ -156,6 +166,9 @@ static void layer(const struct fo_predict_base *b, const struct fo_predict_layou
 	w->casts[0] = tokens * 4 * (2 * h + (queries + wide) / t);
 	w->casts[1] = tokens * 4 *
 		      ((queries + 2 * m->kv_heads * m->head_dim) / t + 2 * h + (m->matrices - 1) * wide / t);
+	if (w->moe) /* each chosen expert has its own copy of the input */
+		w->casts[0] += 4 * tokens * share * m->top_k * h / t,
+			w->casts[1] += 4 * tokens * share * m->top_k * h / t;
 	w->logits = tokens * m->vocab / t;
 	w->logit_bytes = j->logit_bytes > 0 ? j->logit_bytes : s->logit_bytes;
 	w->tp_bytes = 2 * tokens * h;
@@ -228,19 +241,28 @@ static void constants_read(const struct fo_predict_base *b, const struct fo_pred
 	w->graphs = l->graphs > 0;
 	w->dp_overlap = l->dp_overlap;
 	w->tp_exposed = l->tp_overlap < 0 ? 1 : 0;
+	w->tp_hidden = l->tp_overlap > 0;
 	w->rate = b->rate[0], w->rate_head = b->rate[1];
 	w->peak_bf16 = d->peak[FO_PREDICT_BF16], w->memory_byte_s = d->memory_byte_s;
 	w->sustained = d->sustained;
 }
 
-void fo_predict_work_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)
+void fo_predict_shape_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)
 {
 	*w = (struct fo_predict_work){ 0 };
 	w->wrong = shape(&b->job.model, l, w);
 	if (w->wrong)
 		return;
-	constants_read(b, l, w);
 	links(b, l, w);
+	w->moe = b->job.model.experts > 0;
+}
+
+void fo_predict_work_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)
+{
+	fo_predict_shape_of(b, l, w);
+	if (w->wrong)
+		return;
+	constants_read(b, l, w);
 	layer(b, l, w);
 	once(b, l, w);
 }

@@ -3,7 +3,7 @@
  * Naming: x[l] is the residual stream before layer l, xm[l] the one between attention and feed-forward; n1, n2, nf are
  * norm outputs, r1, r2, rf their reciprocal standard deviations; qp, kp are queries and keys before their own norms,
  * where the model has these; d.X is the gradient of X. */
-#include "program/program.h"
+#include "program/mesh_cost.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -563,24 +563,6 @@ static void emit(struct lowering *c)
 		fo_slot_add(p, out, 0, 0);
 }
 
-static fo_status check_mesh(const struct fo_mesh *m)
-{
-	if (!fo_mesh_is_sound(m) || m->rank < 0 || m->rank >= fo_mesh_ranks(m))
-		return fo_fail(
-			FO_EARG,
-			"cannot lower rank %d of a mesh of %d x %d x %d x %d x %d: at most %d ranks, counted from 0",
-			m->rank, m->pp, m->replicate, m->shard, m->cp, m->tp, FO_MESH_RANKS_MOST);
-	return FO_OK;
-}
-
-static fo_status check_cp(const struct fo_model *m, const struct fo_lowering *run)
-{
-	const int32_t cp = fo_mesh_cp(&run->mesh);
-	if (run->pass.cp == FO_CP_HEADS)
-		return fo_mesh_cp_heads_legal(m, run->seq * run->rows, cp, run->pass.tp ? fo_mesh_tp(&run->mesh) : 1);
-	return fo_mesh_cp_legal(run->seq, cp);
-}
-
 fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run)
 {
 	FO_TRY(fo_model_check(m));
@@ -602,8 +584,8 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 		return fo_fail(FO_EARG,
 			       "cannot lower %lld layers x %lld micro-batches: a step has at most 2^20 of them",
 			       (long long)m->layers, (long long)run->micro_batches);
-	FO_TRY(check_mesh(&run->mesh));
-	FO_TRY(check_cp(m, run));
+	FO_TRY(fo_mesh_check(&run->mesh));
+	FO_TRY(fo_mesh_tokens_legal(m, run));
 	FO_TRY(fo_lowering_check_pipeline(run, m->layers));
 	*p = (struct fo_program){
 		.model = *m,

@@ -1,7 +1,9 @@
 /* Ranks as a mesh: groups, places in them, and the rows that each has. */
-#include "program/program.h"
+#include "program/mesh_cost.h"
 #include "program/ring.h"
 #include "program/schedule.h"
+
+#include "base/count.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -239,32 +241,32 @@ bool fo_program_has_head(const struct fo_program *p)
 
 fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp)
 {
-	char rows[64], more[32] = "";
+	char rows[64];
 	if (cp < 2 || seq % (2 * (int64_t)cp) == 0)
 		return FO_OK;
-	int64_t below = cp - 1, above = cp + 1, shorter = seq / (2 * (int64_t)cp) * 2 * cp;
-	while (below > 1 && seq % (2 * below))
+	/* A divisor of cp: that many ranks divide whatever number there is. */
+	int64_t below = cp / 2, shorter = seq / (2 * (int64_t)cp) * 2 * cp;
+	while (below > 1 && (cp % below || seq % (2 * below)))
 		below--;
-	while (2 * above <= seq && seq % (2 * above))
-		above++;
 	fo_status st = fo_fail(
 		FO_EARG,
 		"%d ranks of a cp group cannot share rows of %lld tokens evenly: each has two chunks of a "
 		"row, so its tokens must be a multiple of %lld",
 		cp, (long long)seq, 2LL * cp);
-	if (2 * above <= seq)
-		snprintf(more, sizeof more, " or %lld", (long long)above);
 	if (shorter)
 		snprintf(rows, sizeof rows, "%lld or %lld", (long long)shorter, (long long)shorter + 2 * cp);
 	else
 		snprintf(rows, sizeof rows, "%lld", 2LL * cp);
-	return fo_hint(st, "mesh.cp=%lld%s can share them; or data.seq=%s", (long long)below, more, rows);
+	return fo_hint(st, "data.seq=%s can be shared; or mesh.cp=%lld, with %lld times fewer ranks", rows,
+		       (long long)below, (long long)(cp / below));
 }
 
 static bool heads_can(const struct fo_model *m, int64_t tokens, int32_t cp, int32_t tp)
 {
-	const int64_t kv = m->kv_heads % tp ? 1 : m->kv_heads / tp; /* fewer than tp: one each, as pass tp copies them */
-	return m->heads % ((int64_t)tp * cp) == 0 && fo_heads_each(kv, cp) && tokens % cp == 0;
+	const int64_t kv = m->kv_heads % tp ? 1
+					    : m->kv_heads / tp; /* fewer than tp: one each, as pass tp copies them */
+	const bool divided = m->heads % ((int64_t)tp * cp) == 0 && fo_heads_each(kv, cp);
+	return tokens % cp == 0 && (divided || m->heads % tp); /* what tp cannot divide, pass tp says */
 }
 
 fo_status fo_mesh_cp_heads_legal(const struct fo_model *m, int64_t tokens, int32_t cp, int32_t tp)
@@ -272,7 +274,7 @@ fo_status fo_mesh_cp_heads_legal(const struct fo_model *m, int64_t tokens, int32
 	const int64_t most = m->heads / tp;
 	int64_t below = cp - 1, above = cp + 1;
 	char each[48] = "", more[32] = "";
-	if (cp < 2 || m->heads % tp || heads_can(m, tokens, cp, tp)) /* what tp cannot divide, pass tp says */
+	if (cp < 2 || heads_can(m, tokens, cp, tp))
 		return FO_OK;
 	while (!heads_can(m, tokens, (int32_t)below, tp)) /* one rank can */
 		below--;
@@ -283,7 +285,7 @@ fo_status fo_mesh_cp_heads_legal(const struct fo_model *m, int64_t tokens, int32
 	if (above <= most)
 		snprintf(more, sizeof more, " or %lld", (long long)above);
 	fo_status st;
-	if (most % cp)
+	if (m->heads % tp == 0 && most % cp)
 		st = fo_fail(FO_EARG, "%d ranks of a cp group cannot share the %lld attention heads%s evenly", cp,
 			     (long long)most, each);
 	else if (tokens % cp)
@@ -296,6 +298,96 @@ fo_status fo_mesh_cp_heads_legal(const struct fo_model *m, int64_t tokens, int32
 			     cp, (long long)(m->kv_heads % tp ? 1 : m->kv_heads / tp), each);
 	return fo_hint(st, "pass.cp=heads can have mesh.cp=%lld%s; pass.cp=ring divides no heads", (long long)below,
 		       more);
+}
+
+/* ---- what a run can have ---- */
+
+fo_status fo_mesh_check(const struct fo_mesh *m)
+{
+	if (!fo_mesh_is_sound(m) || m->rank < 0 || m->rank >= fo_mesh_ranks(m))
+		return fo_fail(
+			FO_EARG,
+			"cannot lower rank %d of a mesh of %d x %d x %d x %d x %d: at most %d ranks, counted from 0",
+			m->rank, m->pp, m->replicate, m->shard, m->cp, m->tp, FO_MESH_RANKS_MOST);
+	return FO_OK;
+}
+
+fo_status fo_mesh_tokens_legal(const struct fo_model *m, const struct fo_lowering *run)
+{
+	const int32_t cp = fo_mesh_cp(&run->mesh);
+	if (run->pass.cp == FO_CP_HEADS)
+		return fo_mesh_cp_heads_legal(m, run->seq * run->rows, cp, run->pass.tp ? fo_mesh_tp(&run->mesh) : 1);
+	return fo_mesh_cp_legal(run->seq, cp);
+}
+
+fo_status fo_mesh_attention_legal(const struct fo_lowering *run)
+{
+	if (fo_mesh_cp(&run->mesh) < 2 || run->pass.cp != FO_CP_RING || run->pass.attention != FO_ATTENTION_EAGER)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EARG,
+			       "eager attention has the probabilities of whole rows, which no rank of a cp group sees"),
+		       "pass.attention=flash, pass.cp=heads, or mesh.cp=1");
+}
+
+fo_status fo_mesh_pieces_legal(int64_t own, int64_t pieces)
+{
+	int64_t below = pieces, above = pieces;
+	if (own % pieces == 0)
+		return FO_OK;
+	while (own % below)
+		below--;
+	while (above < own && own % above)
+		above++;
+	const fo_status st = fo_fail(FO_EARG, "%lld tokens of a rank cannot be %lld equal pieces", (long long)own,
+				     (long long)pieces);
+	const bool more = above <= FO_TP_ASYNC_MOST && own % above == 0;
+	if (below < 2 && !more)
+		return fo_hint(st, "use pass.tp-async=0 for none");
+	if (!more)
+		return fo_hint(st, "use pass.tp-async=%lld, or 0 for none", (long long)below);
+	if (below < 2)
+		return fo_hint(st, "use pass.tp-async=%lld, or 0 for none", (long long)above);
+	return fo_hint(st, "use pass.tp-async=%lld or %lld", (long long)below, (long long)above);
+}
+
+fo_status fo_mesh_shards_legal(int64_t most_rows, int32_t ranks)
+{
+	if (most_rows >= ranks)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EARG, "no weight has as many rows as there are ranks in a shard group, %d", ranks),
+		       "a smaller mesh.shard, with mesh.replicate for the other ranks, trains this model");
+}
+
+/* Of a rank's weights: those of the vocabulary, and of the layers, which merges make longer. */
+static int64_t most_rows(const struct fo_model *m, const struct fo_lowering *run)
+{
+	struct fo_mesh mesh = run->mesh;
+	const int32_t tp = run->pass.tp ? fo_mesh_tp(&mesh) : 1;
+	int32_t place;
+	int64_t begin;
+	mesh.kv = run->pass.tp ? fo_mesh_kv_of(m, tp) : 1;
+	fo_mesh_group(&mesh, FO_GROUP_TP, &place, NULL);
+	const int64_t q = m->heads * m->head_dim / tp, k = m->kv_heads * m->head_dim / (tp / mesh.kv),
+		      f = m->ffn / tp * (run->pass.merge_gate_up ? 2 : 1),
+		      v = run->pass.tp ? fo_mesh_part(m->vocab, place, tp, &begin) : m->vocab;
+	const int64_t qkv = run->pass.merge_qkv && mesh.kv < 2 ? q + 2 * k : fo_max(q, k);
+	return fo_max(fo_max(v, m->hidden), fo_max(qkv, f));
+}
+
+fo_status fo_mesh_legal(const struct fo_model *m, const struct fo_lowering *run)
+{
+	const struct fo_passes *c = &run->pass;
+	const int32_t tp = fo_mesh_tp(&run->mesh), shard = fo_mesh_group(&run->mesh, FO_GROUP_SHARD, NULL, NULL);
+	FO_TRY(fo_mesh_check(&run->mesh));
+	FO_TRY(fo_mesh_tokens_legal(m, run));
+	FO_TRY(fo_lowering_check_pipeline(run, m->layers));
+	const int64_t tokens = run->seq * run->rows / fo_mesh_cp(&run->mesh);
+	if (c->tp)
+		FO_TRY(fo_mesh_tp_legal(m, tokens, tp));
+	FO_TRY(fo_mesh_attention_legal(run));
+	if (tp > 1 && c->tp == FO_TP_SEQUENCE && c->tp_async > FO_TP_ASYNC_AUTO)
+		FO_TRY(fo_mesh_pieces_legal(tokens / tp, c->tp_async));
+	return c->zero && shard > 1 ? fo_mesh_shards_legal(most_rows(m, run), shard) : FO_OK;
 }
 
 bool fo_operand_divided(const struct fo_program *p, const struct fo_operand *a, uint8_t *rows, uint8_t *cols)

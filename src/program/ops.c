@@ -27,8 +27,8 @@ const char *const fo_lane_carries[FO_LANE_COUNT] = {
 const char *const fo_phase_name[FO_PHASE_COUNT] = { "forward",   "backward", "wgrad", "recompute",
 						    "optimizer", "transfer", "derive" };
 const char *const fo_port_name[FO_PORT_COUNT] = { "none", "batch", "hyper", "loss", "logits", "chunk" };
-const char *const fo_group_name[FO_GROUP_COUNT] = { "none", "data", "shard", "replicate", "tp",
-						    "all",  "kv",   "heads", "cp",        "pp", "ends" };
+const char *const fo_group_name[FO_GROUP_COUNT] = { "none", "data",  "shard", "replicate", "tp",  "all",
+						    "kv",   "heads", "cp",    "pp",        "ends" };
 const char *const fo_role_name[FO_ROLE_COUNT] = { "forward", "backward", "wgrad", "optimizer",
 						  "gather",  "reduce",   "p2p",   "host" };
 const char *const fo_unit_name[FO_UNIT_COUNT] = { "embed", "layer", "head", "step" };

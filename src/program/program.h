@@ -367,12 +367,12 @@ extern const char *const fo_master_name[FO_MASTER_COUNT], *const fo_moments_name
 	X(fp8_first, "fp8-skip-first", NULL, 0) /* so many layers at each end keep their precision */                 \
 	X(fp8_last, "fp8-skip-last", NULL, 0)                                                                         \
 	X(attention, "attention", attention_name, FO_ATTENTION_COUNT)                                                 \
-	X(tp, "tp", tp_name, FO_TP_COUNT) /* what ranks of a tp group do with the residual stream */                  \
-	X(cp, "cp", cp_name, FO_CP_COUNT) /* how tokens of a cp group's ranks see each other's keys */                \
+	X(tp, "tp", tp_name, FO_TP_COUNT)           /* what ranks of a tp group do with the residual stream */        \
+	X(cp, "cp", cp_name, FO_CP_COUNT)           /* how tokens of a cp group's ranks see each other's keys */      \
 	X(pp, "pp", pp_name, FO_PP_KINDS_COUNT + 1) /* the schedule of stages: 1 + enum fo_pp_kind */                 \
 	X(pp_chunks, "pp-chunks", NULL, 0)          /* parts of the model that a stage has; 0: as usual there */      \
-	X(tp_async, "tp-async", NULL, 0)  /* pieces of a micro-batch's tokens; 1: as many as pay */                   \
-	X(offload, "offload", NULL, 0)    /* layers whose activations wait in host memory */                          \
+	X(tp_async, "tp-async", NULL, 0)            /* pieces of a micro-batch's tokens; 1: as many as pay */         \
+	X(offload, "offload", NULL, 0)              /* layers whose activations wait in host memory */                \
 	X(wgrad_lane, "wgrad-lane", NULL, 0)                                                                          \
 	X(reduce_dtype, "reduce-dtype", reduce_name, FO_REDUCE_COUNT) /* what gradients travel as */                  \
 	X(reduce_late, "reduce-late", NULL, 0)                        /* sums over ranks when backward is over */     \
@@ -459,7 +459,10 @@ struct fo_program {
 	int64_t tokens;                 /* T: of this rank, per micro-batch */
 	int32_t rank, ranks;            /* those of run.mesh */
 	bool staged;                    /* a stage of a pipeline: pass pp has left its part of the model */
-	int32_t layer_begin, layer_end; /* layers that live on this rank; of several chunks from the first to the last */
+	double job_exec, job_exec_pair; /* of a stage, where known (fo_pass_note_job): FLOP that all ranks run, and
+					 * what each pair of a set's micro-batch adds to that; 0: not known */
+	int32_t layer_begin,
+		layer_end; /* layers that live on this rank; of several chunks from the first to the last */
 	struct fo_buffer *buf;
 	int nbuf;
 	size_t buf_cap;

@@ -98,8 +98,7 @@ static bool same_role(const struct fo_program *p, const struct fo_program *q)
 		const struct fo_buffer *a = &p->buf[i], *b = &q->buf[i];
 		if (a->rows != b->rows || a->cols != b->cols || a->dtype != b->dtype || a->home != b->home ||
 		    a->axes != b->axes || a->row_axis != b->row_axis || a->col_axis != b->col_axis || a->tp != b->tp ||
-		    a->stage != b->stage ||
-		    strcmp(a->name, b->name) != 0)
+		    a->stage != b->stage || strcmp(a->name, b->name) != 0)
 			return false;
 	}
 	for (int i = 0; i < p->nparam; i++) {
@@ -574,17 +573,16 @@ static fo_status check_alike(const struct fo_roles *r)
 		    a->mode != b->mode || a->mesh.replicate != b->mesh.replicate || a->mesh.shard != b->mesh.shard ||
 		    fo_mesh_cp(&a->mesh) != fo_mesh_cp(&b->mesh) || fo_mesh_tp(&a->mesh) != fo_mesh_tp(&b->mesh) ||
 		    fo_mesh_pp(&a->mesh) != fo_mesh_pp(&b->mesh) || a->pass.pp != b->pass.pp ||
-		    a->pass.pp_chunks != b->pass.pp_chunks ||
-		    first->nparam != p->nparam)
+		    a->pass.pp_chunks != b->pass.pp_chunks || first->nparam != p->nparam)
 			return fo_fail(FO_EBUG,
 				       "rank %d has %lld micro-batches, sequences of %lld tokens, %d parameters and a "
 				       "mesh of %d x %d x %d x %d x %d; rank 0 has %lld, %lld, %d and %d x %d x %d x "
 				       "%d x %d, or their schedules differ",
 				       r->of[k].first, (long long)b->micro_batches, (long long)b->seq, p->nparam,
-				       fo_mesh_pp(&b->mesh), b->mesh.replicate, b->mesh.shard, fo_mesh_cp(&b->mesh), fo_mesh_tp(&b->mesh),
-				       (long long)a->micro_batches, (long long)a->seq, first->nparam,
-				       fo_mesh_pp(&a->mesh), a->mesh.replicate,
-				       a->mesh.shard, fo_mesh_cp(&a->mesh), fo_mesh_tp(&a->mesh));
+				       fo_mesh_pp(&b->mesh), b->mesh.replicate, b->mesh.shard, fo_mesh_cp(&b->mesh),
+				       fo_mesh_tp(&b->mesh), (long long)a->micro_batches, (long long)a->seq,
+				       first->nparam, fo_mesh_pp(&a->mesh), a->mesh.replicate, a->mesh.shard,
+				       fo_mesh_cp(&a->mesh), fo_mesh_tp(&a->mesh));
 	}
 	if (r->ranks != first->ranks)
 		return fo_fail(FO_EBUG, "there are programs of %d ranks of %d", r->ranks, first->ranks);

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* As enum fo_pp_kind has them. */
+#define FO_RUN_PP_KINDS "gpipe|1f1b|interleaved|zb-h1|zb-h2|dualpipe-v"
+
 #define R struct fo_run
 const struct fo_opt fo_run_options[] = {
 	FO_OPT_PATH(R, model, "model.name", "NAME", "flatout-134m",
@@ -62,6 +65,9 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, tp, "mesh.tp", "N", "1", 1, FO_RUN_RANKS_MOST, "ranks",
 		   "of a group that has the same rows and divides the layers' heads, columns and weights: neighbours "
 		   "(pass tp)"),
+	FO_OPT_INT(R, pp, "mesh.pp", "N", "1", 1, FO_RUN_RANKS_MOST, "stages",
+		   "of a pipeline: each has its part of the layers, and micro-batches go through them one behind the "
+		   "other (pass pp); the other axes divide the ranks of a stage"),
 	FO_OPT_ENUM(R, over, "mesh.over", "auto",
 		    "what carries calls between ranks on devices: nccl, from device to device; host, through host "
 		    "memory; auto: nccl where each rank has a device of its own",
@@ -214,6 +220,11 @@ const struct fo_opt fo_run_options[] = {
 		"with pass.tp-sequence: tokens travel between ranks of a tp group in N pieces, while the work on "
 		"other pieces goes on; 0: all at once, which is waited for; auto: up to 4 pieces of 256 tokens or more",
 		"auto"),
+	FO_OPT_ENUM(R, pp_kind, "pass.pp", "1f1b",
+		    "with mesh.pp: in which order stages work on micro-batches forward and backward",
+		    FO_RUN_PP_KINDS), /* enum fo_pp_kind */
+	FO_OPT_INT(R, pp_chunks, "pass.pp-chunks", "N", "0", 0, FO_PP_CHUNKS_MOST, "parts",
+		   "parts of the model that each stage has; 0: as usual: two of interleaved and dualpipe-v, else one"),
 	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
 		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
 	FO_OPT_YES_NO(R, overlap, "pass.overlap", "yes",
@@ -344,32 +355,43 @@ static void refuse_axis(struct fo_opt_set *s, const char *key, int64_t n, int64_
 	fo_str_fini(&near);
 }
 
-/* Ranks are a mesh of shard x replicate x cp x tp: what is not given follows from what is. The options hold the result.
- */
+/* Divides ranks by the axis `key`; *of: what they are then called in messages. False: refused. */
+static bool take_axis(struct fo_opt_set *s, const char *key, int64_t n, int64_t *ranks, struct fo_str *of)
+{
+	if (*ranks % n) {
+		refuse_axis(s, key, n, *ranks, of->data);
+		return false;
+	}
+	*ranks /= n;
+	if (n > 1)
+		fo_str_printf(of, " / %s", key);
+	return true;
+}
+
+/* Ranks are a mesh of pp x replicate x shard x cp x tp: what is not given follows from what is. The options hold the
+ * result. */
 static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 {
 	const bool ranks_given = fo_opt_given(s, "mesh.ranks"), zero_given = asks_for_shards(s, r);
 	const struct fo_mesh asked = { .replicate = (int32_t)r->replicate,
 				       .shard = (int32_t)r->shard,
 				       .cp = (int32_t)r->cp,
-				       .tp = (int32_t)r->tp };
-	static const char *const of[] = { "", " / mesh.tp", " / mesh.cp", " / mesh.cp / mesh.tp" };
+				       .tp = (int32_t)r->tp,
+				       .pp = (int32_t)r->pp };
 	const int64_t given = r->shard ? r->shard : r->replicate;
-	struct fo_str near = { 0 };
+	struct fo_str near = { 0 }, of = { 0 };
 	/* Always noted as what follows: `flatout init` then writes it as a comment, and a launcher or --mesh.shard
 	 * decides. */
 	if (!ranks_given)
-		set_number(s, "mesh.ranks", given || r->cp > 1 || r->tp > 1 ? fo_mesh_ranks(&asked) : r->ranks,
-			   "the mesh");
-	if (r->ranks % r->tp) {
-		refuse_axis(s, "mesh.tp", r->tp, r->ranks, "mesh.ranks");
+		set_number(s, "mesh.ranks",
+			   given || r->cp > 1 || r->tp > 1 || r->pp > 1 ? fo_mesh_ranks(&asked) : r->ranks, "the mesh");
+	int64_t ranks = r->ranks;
+	fo_str_puts(&of, "mesh.ranks");
+	if (!take_axis(s, "mesh.pp", r->pp, &ranks, &of) || !take_axis(s, "mesh.tp", r->tp, &ranks, &of) ||
+	    !take_axis(s, "mesh.cp", r->cp, &ranks, &of)) {
+		fo_str_fini(&of);
 		return;
 	}
-	if (r->ranks / r->tp % r->cp) {
-		refuse_axis(s, "mesh.cp", r->cp, r->ranks / r->tp, r->tp > 1 ? "mesh.ranks / mesh.tp" : "mesh.ranks");
-		return;
-	}
-	const int64_t ranks = fo_run_row_sets(r);
 	if (!r->shard && !r->replicate && zero_given && ranks > 1)
 		set_number(s, "mesh.shard", ranks, "pass.zero");
 	else if (!r->shard)
@@ -380,18 +402,18 @@ static void settle_mesh(struct fo_opt_set *s, const struct fo_run *r)
 	if (r->shard * r->replicate != ranks) {
 		/* Of what was given alone, its own nearest are listed as shard groups of so many. */
 		put_meshes(&near, ranks, r->shard);
-		fo_opt_problem(
-			s,
-			"mesh.shard=%lld x mesh.replicate=%lld are not mesh.ranks=%lld%s: the nearest meshes of so "
-			"many ranks are %s (shard x replicate)",
-			(long long)r->shard, (long long)r->replicate, (long long)r->ranks,
-			of[(r->tp > 1) + 2 * (r->cp > 1)], near.data);
+		fo_opt_problem(s,
+			       "mesh.shard=%lld x mesh.replicate=%lld are not %.10s=%lld%s: the nearest meshes of so "
+			       "many ranks are %s (shard x replicate)",
+			       (long long)r->shard, (long long)r->replicate, of.data, (long long)r->ranks, of.data + 10,
+			       near.data);
 	} else if (zero_given && r->shard * r->cp == 1) {
 		fo_opt_problem(s,
 			       "pass.zero=%d is about what the ranks of a shard group share, and mesh.shard is 1: with "
 			       "more ranks (--ranks=4) give mesh.shard too, or leave pass.zero out",
 			       r->zero);
 	}
+	fo_str_fini(&of);
 	fo_str_fini(&near);
 }
 
@@ -402,7 +424,8 @@ static void check_rows(struct fo_opt_set *s, const struct fo_run *r)
 	const int64_t shared = r->batch_rows ? r->batch_rows : r->rows, ranks = fo_run_row_sets(r);
 	const int64_t rows = shared / ranks * ranks, below = nearest_divisor(shared, ranks, -1),
 		      above = nearest_divisor(shared, ranks, 1);
-	const char *const of[] = { "rank", "tp group", "cp group", "group" }, *what = of[(r->tp > 1) + 2 * (r->cp > 1)];
+	const char *const of[] = { "rank", "tp group", "cp group", "group" },
+			  *what = r->pp > 1 ? "group" : of[(r->tp > 1) + 2 * (r->cp > 1)];
 	if (shared % ranks == 0)
 		return;
 	if (rows)
@@ -431,6 +454,9 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 		  "run.affinity: cores and lists bind the threads of one rank; leave it out" },
 		{ (r->link_gbps > 0 || r->link_us > 0) && r->over == FO_RUN_OVER_NCCL,
 		  "mesh.link-gbps or mesh.link-us and mesh.over=nccl: only links through host memory are emulated" },
+		{ r->over == FO_RUN_OVER_NCCL && strncmp(r->device, "cuda", 4) != 0,
+		  "mesh.over=nccl on the processor: NCCL carries calls between CUDA devices; set train.device=cuda, or leave "
+		  "mesh.over out" },
 		{ !strncmp(r->device, "cuda", 4) && r->kernel_times > 0,
 		  "train.kernel-times: CUPTI sees the kernels of all ranks of a process alike; leave it out" },
 	};
@@ -444,7 +470,7 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 static void check_mesh(struct fo_opt_set *s, const struct fo_run *r)
 {
 	settle_mesh(s, r);
-	if (r->ranks > 1 && r->ranks % (r->tp * r->cp) == 0)
+	if (r->ranks > 1 && r->ranks % (r->tp * r->cp * r->pp) == 0)
 		check_ranks(s, r);
 	else if (r->link_gbps > 0 || r->link_us > 0)
 		fo_opt_problem(s, "mesh.link-%s is about links between ranks, and there is one rank: set mesh.ranks",
@@ -604,6 +630,8 @@ static struct fo_passes passes_of(const struct fo_run *r)
 				       : FO_TP_REPLICATED,
 		.tp_async = async_of(r),
 		.cp = r->cp < 2 ? FO_CP_OFF : FO_CP_RING + r->cp_by,
+		.pp = r->pp < 2 ? 0 : 1 + r->pp_kind,
+		.pp_chunks = r->pp < 2 ? 0 : r->pp_chunks,
 		.offload = r->offload,
 		.fused_optimizer = r->fused_optimizer,
 		.optimizer_in_backward = r->optimizer_in_backward,
@@ -654,7 +682,8 @@ struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)
 		low.mesh.shard = (int32_t)(r->shard ? r->shard : 1);
 		low.mesh.tp = (int32_t)(r->tp ? r->tp : 1);
 		low.mesh.cp = (int32_t)(r->cp ? r->cp : 1);
-		low.mesh.replicate = (int32_t)r->ranks / low.mesh.cp / low.mesh.tp / low.mesh.shard;
+		low.mesh.pp = (int32_t)(r->pp ? r->pp : 1);
+		low.mesh.replicate = (int32_t)r->ranks / low.mesh.pp / low.mesh.cp / low.mesh.tp / low.mesh.shard;
 		low.rows /= fo_mesh_data(&low.mesh);
 	}
 	return low;

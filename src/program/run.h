@@ -43,9 +43,11 @@ struct fo_run {
 	int packing; /* 0 packed, 1 padded, 2 bestfit: enum fo_packing */
 	const char *dir;
 	int64_t seed, steps, rows, micro_batches, threads;
-	int64_t ranks; /* shard x replicate, which share the rows of each micro-batch, x cp x tp */
-	int64_t shard, replicate, cp, tp;
-	int cp_by; /* what a cp group divides while attention is computed: enum fo_cp less 1 */
+	int64_t ranks; /* shard x replicate, which share the rows of each micro-batch, x cp x tp x pp */
+	int64_t shard, replicate, cp, tp, pp;
+	int pp_kind;       /* enum fo_pp_kind */
+	int64_t pp_chunks; /* 0: as usual for the kind */
+	int cp_by;         /* what a cp group divides while attention is computed: enum fo_cp less 1 */
 	bool tp_sequence;
 	int64_t tp_async;      /* pieces; 0: no; negative: auto */
 	int over;              /* of ranks on devices: enum fo_run_over */
@@ -107,8 +109,8 @@ struct fo_run {
 	int zero_sync; /* enum fo_sync */
 	int attention; /* enum fo_attention */
 };
-/* Sets of rows that its ranks have: those of a tp or cp group have one together. */
-static inline int64_t fo_run_row_sets(const struct fo_run *r) { return r->ranks / r->tp / r->cp; }
+/* Sets of rows that its ranks have: those of a tp, cp or pp group have one together. */
+static inline int64_t fo_run_row_sets(const struct fo_run *r) { return r->ranks / r->tp / r->cp / r->pp; }
 
 /* A command with flags of its own has a struct that begins with a struct fo_run, and a second table for
  * fo_opt_init_own. */

@@ -22,8 +22,8 @@
  *
  * Ranks of a cp group have the same rows, each its own tokens of them. What a shift hands on around the group is *far*:
  * so many places from its own rank. Attention over a block of keys names the distance of those that it means; anything
- * else that meets tokens of two ranks is wrong, and so is attention over own keys alone. Where ranks exchange tokens for
- * heads, rows are followed as well: an all-to-all takes them sorted by rank, attention of all tokens, all else of own.
+ * else that meets tokens of two ranks is wrong, and so is attention over own keys alone. Where ranks exchange tokens
+ * for heads, rows are followed as well: an all-to-all takes them sorted by rank, attention of all tokens, all else of own.
  *
  * Stages of a pipeline have gradients of other layers: a sum over elements of gradients is pending over the stages. A
  * gradient that the first and the last stage both have (fo_buffer.stage) is pending over these two. What goes from
@@ -327,7 +327,9 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 		is = read(f, from, &alike);
 		if (f->cp > 1 && of_tokens(f->p, from)) {
 			if (o->group != FO_GROUP_CP)
-				return wrong(f, from, "tokens are exchanged for heads among other ranks than a cp group's", over);
+				return wrong(f, from,
+					     "tokens are exchanged for heads among other ranks than a cp group's",
+					     over);
 			if (is.far != BY_RANK && is.far != ALL_TOKENS)
 				return wrong(f, from, "its rows are not sorted by the ranks that get them", over);
 			is.far = is.far == BY_RANK ? ALL_TOKENS : BY_RANK;
@@ -458,7 +460,8 @@ static fo_status check_far(const struct flow *f, const struct fo_op *o, int32_t 
 	return FO_OK;
 }
 
-/* Where the tokens of an operand lie that is made. The loop brings documents of all tokens, where attention has them. */
+/* Where the tokens of an operand lie that is made. The loop brings documents of all tokens, where attention has them.
+ */
 static int32_t far_of(const struct flow *f, const struct fo_op *o, int i, int32_t far)
 {
 	if (is_over_block(o) && is_of_block(o, i))
@@ -623,7 +626,8 @@ static struct state made(const struct flow *f, const struct inputs *in, const st
 	}
 	if (f->p->buf[a->buf].home == FO_HOME_GRAD && f->p->buf[a->buf].stage == FO_STAGE_ENDS)
 		is.pending |= coordinates(f->p, FO_GROUP_ENDS);
-	if (fo_op_family(o->kind) == FO_OPS_CLIP && f->p->buf[o->arg[FO_SUMSQ_G].buf].home == FO_HOME_GRAD)
+	if (fo_op_family(o->kind) == FO_OPS_CLIP &&
+	    f->p->buf[o->arg[fo_op_operand_of(o->kind, 0, FO_SUMSQ_G)].buf].home == FO_HOME_GRAD)
 		is.pending |= coordinates(f->p, FO_GROUP_PP);
 	if (f->tp)
 		is.pending |= sums_over_parts(f->p, o, operand);

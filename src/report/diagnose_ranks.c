@@ -193,6 +193,28 @@ static void pipeline(struct fo_doc *doc, const struct fo_diagnosis *d)
 			      share(doc, p->ideal / (1 + p->ideal)));
 }
 
+/* A step of our own engine's pipeline, slot by slot. */
+static void own_pipeline(struct fo_doc *doc, const struct fo_diagnosis *d)
+{
+	struct fo_draw_slots c;
+	struct fo_program p;
+	int32_t step;
+	if (d->ranks < 2 || d->rank[0].trace->format != FO_TRACE_OWN)
+		return;
+	const char **path = fo_doc_alloc(doc, (size_t)d->ranks * sizeof *path);
+	for (int i = 0; i < d->ranks; i++)
+		path[i] = d->rank[i].trace->path;
+	if (!fo_slots_of_files(doc, &c, path, d->ranks, &p, &step))
+		return;
+	const struct fo_pp_shape shape = fo_lowering_pipeline(&p.run);
+	fo_program_fini(&p);
+	c.title = fo_doc_printf(doc, "Pipeline, schedule %s: step %d by stage", fo_pp_title[shape.kind], step + 1);
+	c.desc = "Each row is the first rank of a stage; gaps are idle or communication";
+	fo_doc_para(doc, "Pipeline, schedule %s: %d stages, %d micro-batches; step %d, the first rank of each stage",
+		    fo_pp_title[shape.kind], shape.stages, shape.micro_batches, step + 1);
+	fo_doc_slots(doc, &c);
+}
+
 void fo_ranks_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 {
 	if (d->ranks < 2 && d->waits < 2 && d->pipeline.stages <= 0)
@@ -204,6 +226,7 @@ void fo_ranks_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 	if (d->wait && d->waits > 1)
 		waits(doc, d);
 	pipeline(doc, d);
+	own_pipeline(doc, d);
 }
 
 /* ---- logs of schedules ---- */
@@ -214,7 +237,7 @@ static void step_slots(struct fo_doc *doc, const struct fo_schedule_log *s)
 	struct fo_draw_slots c;
 	if (!fo_slots_of_log(doc, &c, s, s->steps - 1, 0))
 		return;
-	c.title = "The last recorded step by stage: what is white is empty";
+	c.title = "The last recorded step by stage: gaps are empty";
 	c.desc = "Each row is a stage of the first replica; F3: microbatch 3 forward";
 	fo_doc_slots(doc, &c);
 }

@@ -800,7 +800,11 @@ void fo_report_doc(const struct fo_report *o, struct fo_doc *d)
 {
 	const struct fo_record *r = o->r;
 	char *busy = fo_doc_alloc(d, 96);
-	struct page p = { .o = o, .r = r, .d = d, .busy = fo_state_others_text(o->machine.load, r->state.cpus, fo_record_host_threads(r, r->threads), busy) };
+	struct page p = { .o = o,
+			  .r = r,
+			  .d = d,
+			  .busy = fo_state_others_text(o->machine.load, r->state.cpus,
+						       fo_record_host_threads(r, r->threads), busy) };
 	p.x = fo_doc_alloc(d, (size_t)(r->step.n + 1) * sizeof *p.x);
 	for (int64_t i = 0; i < r->step.n; i++)
 		p.x[i] = (double)r->step.step[i];

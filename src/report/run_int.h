@@ -14,6 +14,9 @@ void fo_report_look_at_ranks(struct fo_report *o);  /* run_ranks.c */
 void fo_report_say_ranks(const struct fo_report *o, struct fo_doc *d);
 void fo_report_draw_ranks(const struct fo_report *o, struct fo_doc *d, bool page);
 void fo_report_ranks_json(const struct fo_report *o, struct fo_json *j);
+/* run_pipeline.c: a step of a pipeline as it ran, where all its stages left timelines; nothing, or null, else. */
+void fo_report_draw_pipeline(const struct fo_report *o, struct fo_doc *d);
+void fo_report_pipeline_json(const struct fo_report *o, struct fo_json *j);
 /* Of fo_report_missing, the sentences on timelines of ranks: *at counts those before, and goes on. */
 const char *fo_report_missing_rank(const struct fo_report *o, int i, int *at, char *text);
 void fo_report_find_gaps(struct fo_report *o); /* run_phases.c */

@@ -96,6 +96,7 @@ void fo_report_json(const struct fo_report *o, struct fo_json *j)
 	fo_json_real(j, "quiet_mfu", o->quiet_mfu);
 	time_json(o, j);
 	fo_report_ranks_json(o, j);
+	fo_report_pipeline_json(o, j);
 	memory_json(o, j);
 	fo_schema_write(&fo_state_use_schema, &o->machine, "machine", j);
 	device_json(r, j);

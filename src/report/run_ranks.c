@@ -326,6 +326,7 @@ void fo_report_draw_ranks(const struct fo_report *o, struct fo_doc *d, bool page
 		group_table(k, d, page);
 	} else
 		fo_doc_para(d, "Their programs have no collectives.");
+	fo_report_draw_pipeline(o, d);
 }
 
 /* ---- JSON ---- */

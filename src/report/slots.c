@@ -238,3 +238,89 @@ bool fo_slots_of_timelines(struct fo_doc *d, struct fo_draw_slots *out, const st
 	out->to = to - from;
 	return to > from;
 }
+
+/* ---- of files ---- */
+
+enum { STAGES = 64 }; /* more are not read: each has a program of its own */
+struct files {
+	struct fo_timeline_file file[STAGES];
+	struct fo_program program[STAGES];
+	bool has[STAGES];
+	int32_t stages, apart; /* stages 0: not known yet; ranks from one stage to the next */
+};
+
+/* Takes the file where its rank is the first of a stage. */
+static fo_status take_file(struct files *x, const char *path)
+{
+	struct fo_timeline_file f;
+	struct fo_program p;
+	FO_TRY(fo_timeline_read(&f, path));
+	fo_status st = fo_timeline_program(&p, &f, path);
+	if (st != FO_OK) {
+		fo_timeline_fini(&f.t);
+		return st;
+	}
+	const int32_t stages = fo_mesh_pp(&p.run.mesh), apart = fo_mesh_stage_ranks(&p.run.mesh);
+	if (!x->stages) {
+		x->stages = stages;
+		x->apart = apart;
+	}
+	const int32_t stage = p.rank / apart;
+	if (stages != x->stages || stages > STAGES || apart != x->apart || p.rank % apart || stage < 0 ||
+	    stage >= stages || x->has[stage]) {
+		fo_program_fini(&p);
+		fo_timeline_fini(&f.t);
+		return FO_OK;
+	}
+	x->file[stage] = f;
+	x->program[stage] = p;
+	x->has[stage] = true;
+	return FO_OK;
+}
+
+/* The last step but one that all have; -1: none. */
+static int32_t common_step(const struct files *x)
+{
+	int32_t first = 0, last = INT32_MAX;
+	for (int32_t s = 0; s < x->stages; s++) {
+		const struct fo_ring *r = &x->file[s].t.lane[FO_LANE_COMPUTE];
+		if (!r->n)
+			return -1;
+		const int32_t from = r->span[(r->n < r->cap ? 0 : r->n) % r->cap].step;
+		const int32_t to = r->span[(r->n - 1) % r->cap].step;
+		first = from > first ? from : first;
+		last = to < last ? to : last;
+	}
+	if (last < first)
+		return -1;
+	return last > first ? last - 1 : last;
+}
+
+bool fo_slots_of_files(struct fo_doc *d, struct fo_draw_slots *out, const char *const *path, int paths,
+		       struct fo_program *program, int32_t *step)
+{
+	struct files *x = fo_xmalloc(sizeof *x);
+	struct fo_slots_stage stage[STAGES] = { { NULL, NULL } };
+	bool all = true;
+	for (int i = 0; i < paths; i++)
+		if (take_file(x, path[i]) != FO_OK)
+			fo_err_clear();
+	all = x->stages > 1 && x->stages <= STAGES;
+	for (int32_t s = 0; s < x->stages && all; s++) {
+		all = x->has[s];
+		stage[s] = (struct fo_slots_stage){ &x->program[s], &x->file[s] };
+	}
+	*step = all ? common_step(x) : -1;
+	all = *step >= 0 && fo_slots_of_timelines(d, out, stage, x->stages, *step);
+	for (int32_t s = 0; s < STAGES; s++) {
+		if (!x->has[s])
+			continue;
+		fo_timeline_fini(&x->file[s].t);
+		if (all && !s)
+			*program = x->program[s];
+		else
+			fo_program_fini(&x->program[s]);
+	}
+	free(x);
+	return all;
+}

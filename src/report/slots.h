@@ -25,5 +25,10 @@ struct fo_slots_stage {
  * else between. False: no stage has spans of that step. */
 bool fo_slots_of_timelines(struct fo_doc *d, struct fo_draw_slots *out, const struct fo_slots_stage *stage,
 			   int32_t stages, int32_t step);
+/* The same of timeline files of one run, each with its program beside it: the first rank of each stage, and the last
+ * step but one that all of them have (the last may be cut short; of a single step that one). False: they are of no
+ * pipeline, or of not all its stages. *program: stage 0's, freed by the caller where true. */
+bool fo_slots_of_files(struct fo_doc *d, struct fo_draw_slots *out, const char *const *path, int paths,
+		       struct fo_program *program, int32_t *step);
 
 #endif

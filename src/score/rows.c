@@ -57,18 +57,21 @@ static void model(struct reader *r)
 	struct fo_score_row *x = r->row;
 	struct fo_predict_model *m = &x->job.model, named;
 	double layers = number(r, "layers"), hidden = number(r, "hidden"), experts = number(r, "experts");
+	bool shaped = fo_score_shape(x->model, &named, layers), tied;
 	x->moe = number(r, "is_moe") == 1 || experts > 1;
+	if (isnan(number(r, "is_moe")) && isnan(experts) && shaped) /* nobody says: the name may */
+		x->moe = named.experts > 0;
 	bool stated = !isnan(layers) && !isnan(hidden) && (!x->moe || experts > 1);
 	m->matrices = or_else(number(r, "mlp_matrices"), 3);
-	m->tied = fo_score_has(fo_score_lower(&r->t->arena, text(r, "other_opts")), "tied emb") ||
-		  !strncmp(x->family, "bloom", 5);
-	bool tied = m->tied;
-	if (!stated && fo_score_shape(x->model, &named, layers) && x->moe == (named.experts > 0)) {
+	tied = fo_score_has(fo_score_lower(&r->t->arena, text(r, "other_opts")), "tied emb") ||
+	       !strncmp(x->family, "bloom", 5);
+	if (!stated && shaped && x->moe == (named.experts > 0)) {
 		*m = named;
 		m->tied = tied;
 		infer(r, "the model's shape, by its name");
 		return;
 	}
+	m->tied = tied;
 	m->layers = layers, m->hidden = hidden;
 	m->heads = inferred(r, "heads", fmax(1, hidden / 128));
 	m->kv_heads = or_else(number(r, "kv_heads"), m->heads);
@@ -220,7 +223,16 @@ static void layout(struct reader *r)
 	l->tp = or_else(number(r, "tp"), 1);
 	l->cp = or_else(number(r, "cp"), 1);
 	l->pp = or_else(number(r, "pp"), 1);
-	l->ep = or_else(number(r, "ep"), 1);
+	l->ep = number(r, "ep");
+	if (isnan(l->ep)) {
+		l->ep = 1;
+		if (x->moe) { /* as many as a fast domain and the ranks of a stage allow */
+			double most = fmin(x->job.model.experts, fmin(x->job.machine.per_node, l->devices / l->pp));
+			while (l->ep * 2 <= most)
+				l->ep *= 2;
+			infer(r, "ep: a fast domain");
+		}
+	}
 	l->chunks = number(r, "vp");
 	l->zero = number(r, "zero_stage");
 	if (isnan(l->zero)) {
@@ -240,7 +252,12 @@ static void layout(struct reader *r)
 	if (fo_score_has(fo_score_lower(&r->t->arena, x->framework), "torchtitan") && l->pp > 1 &&
 	    l->global_batch <= dp * l->micro_batch)
 		l->micro_batch = 1; /* its pipeline cuts the local batch */
-	if (fo_score_has(fo_score_lower(&r->t->arena, text(r, "other_opts")), "full-iteration cuda graph"))
+	const char *options = fo_score_lower(&r->t->arena, text(r, "other_opts"));
+	if (fo_score_has(options, "async tp|async-tp|asynctp|async tensor|tp overlap|tp_comm_overlap"))
+		l->tp_overlap = 1;
+	if (fo_score_has(options, "fused loss|fused cross|fused ce|chunked loss"))
+		x->job.logit_bytes = 8;
+	if (fo_score_has(options, "full-iteration cuda graph"))
 		l->graphs = 1;
 }
 
@@ -447,10 +464,10 @@ fo_status fo_score_read_text(const char *bytes, size_t len, const char *where, c
 			r.row->inferred = joined(&r);
 	}
 	for (int i = 0; i < t->rows; i++)
+		chunks(t, &t->row[i]);
+	for (int i = 0; i < t->rows; i++)
 		if (!t->row[i].out)
 			r.row = &t->row[i], refuse(&r);
-	for (int i = 0; i < t->rows; i++)
-		chunks(t, &t->row[i]);
 	for (int i = 0; i < t->rows; i++)
 		if (!t->row[i].out && !t->row[i].refused)
 			fit_memory(t, &t->row[i]);

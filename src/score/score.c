@@ -57,7 +57,7 @@ static bool add(struct scoring *s, struct fo_score_row *r, struct fo_predict_bas
 }
 
 /* Shapes of experts are known by their names alone, and their software changes from month to month. */
-#define MOE_WEIGHT 0.5
+#define MOE_WEIGHT 0.8
 /* Large tables must not outvote small ones. */
 static void weigh(struct scoring *s)
 {
@@ -136,10 +136,12 @@ static double quantile(struct weighted *w, int n, double share)
 	return n ? w[n - 1].value : NAN;
 }
 
+/* A publisher's runs are no better known without it than with it: where few others are there to tell, so much wider. */
+#define STRANGER_AT_LEAST 1.25
 /* What 80 % of rows of other models kept to: those of the same publisher count whole, others a tenth. */
 static void widths(struct scoring *s)
 {
-	struct weighted *w = fo_xmalloc((size_t)(s->all + 1) * sizeof *w);
+	struct weighted *w = fo_xmalloc(2 * (size_t)(s->all + 1) * sizeof *w);
 	int of[FO_SCORE_GROUPS] = { 0 };
 	for (int i = 0; i < s->all; i++)
 		of[s->c[i].group]++;
@@ -152,11 +154,20 @@ static void widths(struct scoring *s)
 			mates += mate;
 			w[n++] = (struct weighted){ fabs(s->error[k]), mate ? 1 : 6. / of[s->c[k].group] };
 		}
+		/* A publisher of few runs: as if six of its runs had missed as strangers do. */
+		for (k = 0; k < s->all; k++)
+			if (s->c[k].group != s->c[i].group && s->c[k].work.moe == s->c[i].work.moe)
+				w[n++] = (struct weighted){ fabs(s->strange[k]), 6. / of[s->c[k].group] / s->groups };
 		double width = quantile(w, n, .8);
 		for (n = 0, k = 0; k < s->all; k++)
 			if (s->c[k].group != s->c[i].group && s->c[k].work.moe == s->c[i].work.moe)
 				w[n++] = (struct weighted){ fabs(s->strange[k]), 1. / of[s->c[k].group] };
 		double wide = quantile(w, n, .8);
+		for (n = 0, k = 0; k < s->all; k++)
+			if (s->c[k].work.moe == s->c[i].work.moe)
+				w[n++] = (struct weighted){ fabs(s->error[k]), 1 };
+		double known = STRANGER_AT_LEAST * quantile(w, n, .8);
+		wide = wide >= known ? wide : known;
 		s->row[i]->half_width = mates >= 3 ? width : wide;
 		s->row[i]->stranger_width = wide;
 	}
@@ -217,6 +228,11 @@ static struct overhead overhead(const struct weighted *raw, const double *seen, 
 	return best;
 }
 
+static bool mates(const struct scoring *s, int a, int b)
+{
+	return s->c[a].group == s->c[b].group && s->c[a].work.moe == s->c[b].work.moe;
+}
+
 /* With the overhead of other models of the same publisher, and with the one of a stack that nobody measured. */
 static void memories(struct scoring *s)
 {
@@ -236,15 +252,19 @@ static void memories(struct scoring *s)
 		r->memory = r->memory_pooled = NAN;
 		if (isnan(raw[i]))
 			continue;
-		int n = 0;
+		int n = 0, models = 0;
 		for (int k = 0; k < s->all; k++) {
-			if (isnan(raw[k]) || s->c[k].family == s->c[i].family || s->c[k].group != s->c[i].group)
+			if (isnan(raw[k]) || s->c[k].family == s->c[i].family || !mates(s, k, i))
 				continue;
 			w[n] = (struct weighted){ raw[k], 1 };
 			seen[n++] = s->row[k]->bytes;
+			bool first = true;
+			for (int j = 0; j < k; j++)
+				first = first && (isnan(raw[j]) || !mates(s, j, k) || s->c[j].family != s->c[k].family);
+			models += first;
 		}
 		r->memory = own[i];
-		if (n >= 3) {
+		if (n >= 3 && models >= 2) { /* one other model says little of the stack */
 			struct overhead o = overhead(w, seen, n);
 			r->memory = o.times * raw[i] + o.more;
 		}
@@ -294,15 +314,16 @@ static void summarise(const struct scoring *s, int group, bool moe, struct fo_sc
 	o->guess = guesses > 0 ? guess / guesses : NAN;
 	o->memory = o->memory_rows ? memory / o->memory_rows : NAN;
 	o->memory_pooled = o->memory_rows ? pooled / o->memory_rows : NAN;
-	for (int what = 0; what < 3; what++) {
+	for (int what = 0; what < 4; what++) {
 		n = 0;
 		for (int i = 0; i < s->own; i++) {
 			const struct fo_score_row *r = s->row[i];
-			double v[3] = { r->half_width, r->stranger_width, fabs(r->stranger / r->tokens_s - 1) };
-			if (r->moe == moe && (group < 0 || s->c[i].group == group))
+			double v[4] = { r->half_width, r->stranger_width, fabs(r->stranger / r->tokens_s - 1),
+					fabs(r->memory / r->bytes - 1) };
+			if (r->moe == moe && (group < 0 || s->c[i].group == group) && !isnan(v[what]))
 				w[n++] = (struct weighted){ v[what], 1 };
 		}
-		double *const to[3] = { &o->width, &o->stranger_width, &o->stranger_median };
+		double *const to[4] = { &o->width, &o->stranger_width, &o->stranger_median, &o->memory_median };
 		*to[what] = quantile(w, n, .5);
 	}
 	fo_score_rank(s->row, s->own, group < 0 ? NULL : o->name, moe, o);
@@ -347,6 +368,12 @@ fo_status fo_score_of(struct fo_score_table *t, struct fo_score_table *facts, co
 		summarise(s, i, false, &out->group[out->groups]);
 		out->groups += out->group[out->groups].rows > 0;
 	}
+	/* Order within groups: across them any prediction ranks a small model before a large one. */
+	double ranked = 0, of = 0;
+	for (int i = 0; i < out->groups; i++)
+		if (!isnan(out->group[i].rank))
+			ranked += out->group[i].covered * out->group[i].rank, of += out->group[i].covered;
+	out->overall.rank = of > 0 ? ranked / of : NAN;
 	qsort(out->group, (size_t)out->groups, sizeof *out->group, by_rows);
 	for (int i = 0; i < FO_PREDICT_CONSTANTS; i++)
 		out->x[i] = exp(s->x[i]);
@@ -357,5 +384,5 @@ fo_status fo_score_of(struct fo_score_table *t, struct fo_score_table *facts, co
 	}
 	bool none = s->own == 0;
 	free(s->strange), free(s->error), free(s->family), free(s->row), free(s->c), free(s);
-	return none ? fo_fail(FO_EARG, "no row of the table can be predicted: --out says why for each") : FO_OK;
+	return none ? fo_fail(FO_EARG, "no row of the table can be predicted") : FO_OK;
 }

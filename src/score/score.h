@@ -58,7 +58,7 @@ struct fo_score_sum {
 	int sets;
 	double stranger_mean, stranger_median, stranger_inside, stranger_width;
 	int memory_rows;
-	double memory, memory_pooled; /* mean error */
+	double memory, memory_median, memory_pooled; /* errors */
 };
 enum { FO_SCORE_GROUPS = 64 };
 struct fo_score {

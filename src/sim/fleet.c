@@ -164,7 +164,7 @@ static fo_status check_op(const struct fo_fleet *f, const struct fo_fleet_role *
 		return fo_fail(FO_EARG, "operation %d of role '%s' has a name, a lane or a kind that is not there", i,
 			       r->name);
 	const char *name = f->name[o->name];
-	if (!time_ok(o->seconds) || !time_ok(o->link_s))
+	if (!time_ok(o->seconds) || !time_ok(o->link_s) || !time_ok(o->before_s))
 		return fo_fail(FO_EARG,
 			       "'%s' of role '%s' takes %g s of ranks and %g s of links: both must be finite, "
 			       "and none below 0",

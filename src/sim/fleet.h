@@ -44,11 +44,12 @@ struct fo_fleet_op {
 			      * places, slowest axis first) */
 	int32_t needs;       /* so many operations it waits for, of earlier ones: fo_fleet_role.need[need_begin ...] */
 	int32_t need_begin;
-	double seconds; /* works: with the cores to itself. Calls: what the ranks do themselves, from when all are
-			      * there */
-	double link_s;  /* calls: what their links need for it with nothing else on them */
-	double bytes;   /* that a rank receives; for reports alone */
-	uint64_t what;  /* calls: ranks that meet must have the same; 0: not compared */
+	double before_s; /* from when it could begin until it does: what dispatches it is not ready */
+	/* Works: with the cores to itself. Calls: what the ranks do themselves, from when all are there. */
+	double seconds;
+	double link_s; /* calls: what their links need for it with nothing else on them */
+	double bytes;  /* that a rank receives; for reports alone */
+	uint64_t what; /* calls: ranks that meet must have the same; 0: not compared */
 };
 /* Operations in an order in which each waits only for earlier ones; those of a lane run in that order. */
 struct fo_fleet_role {

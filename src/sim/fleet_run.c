@@ -16,7 +16,7 @@
 /* So many operations of classes are simulated at most: 21 bytes each, so 1.7 GB. */
 #define OPERATIONS_MOST 80000000.0
 
-enum state { IDLE, RUNS, WAITS, IN_TRANSFER, DISPATCHES };
+enum state { IDLE, COMES, RUNS, WAITS, IN_TRANSFER, DISPATCHES };
 struct lane {
 	double free_s; /* its last operation ended */
 	double at, left, rate;
@@ -527,6 +527,19 @@ static void run_op(struct engine *e, struct class *c, int lane, double now)
 		put(&e->heap, class_of(e, c) * FO_LANE_COUNT + lane, now + x->left);
 }
 
+/* The lane's operation begins. */
+static fo_status start(struct engine *e, struct class *c, int lane, double now)
+{
+	struct lane *x = &c->lane[lane];
+	c->out->begin_s[x->op] = now;
+	if (c->role->op[x->op].does == FO_FLEET_WORKS) {
+		run_op(e, c, lane, now);
+		return FO_OK;
+	}
+	x->state = WAITS;
+	return come(e, c, lane, now);
+}
+
 /* Begins the lane's next operation if all that it waits for has ended. */
 static fo_status begin_next(struct engine *e, struct class *c, int lane)
 {
@@ -550,23 +563,23 @@ static fo_status begin_next(struct engine *e, struct class *c, int lane)
 			waited = true;
 		}
 	}
-	out->begin_s[op] = ready;
 	out->cause[op] = cause;
 	out->waited[op] = waited;
 	x->op = op;
 	x->next++;
 	e->run->events++;
-	if (o->does == FO_FLEET_WORKS) {
-		run_op(e, c, lane, ready);
-		return FO_OK;
-	}
-	x->state = WAITS;
-	return come(e, c, lane, ready);
+	if (!(o->before_s > 0))
+		return start(e, c, lane, ready);
+	x->state = COMES;
+	put(&e->heap, class_of(e, c) * FO_LANE_COUNT + lane, ready + o->before_s);
+	return FO_OK;
 }
 
 static fo_status end_op(struct engine *e, struct class *c, int lane, double now)
 {
 	struct lane *x = &c->lane[lane];
+	if (x->state == COMES)
+		return start(e, c, lane, now);
 	c->out->end_s[x->op] = x->free_s = now;
 	if (now >= c->out->step_s)
 		c->out->step_s = now;

@@ -192,12 +192,16 @@ void fo_fleet_path_of(struct fo_fleet_path *p, const struct fo_fleet_run *run)
 		add_piece(p, &cap, class, op, FO_FLEET_HOLD_DISPATCH, end, c->end_s[op]);
 		if (call < 0) {
 			add_piece(p, &cap, class, op, FO_FLEET_HOLD_WORK, c->begin_s[op], end);
-			op = c->cause[op];
-			continue;
+		} else {
+			add_piece(p, &cap, class, op, FO_FLEET_HOLD_TRANSFER, c->met_s[call], end);
+			class = c->met_class[call];
+			op = c->met_op[call];
 		}
-		add_piece(p, &cap, class, op, FO_FLEET_HOLD_TRANSFER, c->met_s[call], end);
-		class = c->met_class[call];
-		op = run->class[class].cause[c->met_op[call]];
+		const struct fo_fleet_class *last = &run->class[class];
+		const int32_t cause = last->cause[op];
+		add_piece(p, &cap, class, op, FO_FLEET_HOLD_DISPATCH, cause < 0 ? 0 : last->end_s[cause],
+			  last->begin_s[op]);
+		op = cause;
 	}
 	for (int32_t i = 0; i < p->pieces / 2; i++) {
 		struct fo_fleet_piece x = p->piece[i];

@@ -79,7 +79,9 @@ void fo_fleet_trace(const struct fo_fleet_run *run, const int32_t *rank, int32_t
 	struct fo_json j;
 	fo_json_begin(&j, out, false);
 	fo_json_object(&j, NULL);
-	fo_json_text(&j, "displayTimeUnit", "ms");
+	/* Begins as record/trace_events.c's files do, so that a file of ours may be written anew. */
+	fo_json_text(&j, "displayTimeUnit", "ns");
+	fo_json_record(&j, "otherData", FO_TEXT("program", "flatout"));
 	fo_json_array(&j, "traceEvents");
 	for (int32_t i = 0; i < ranks; i++)
 		put_rank(&j, run, rank[i]);

@@ -181,7 +181,7 @@ static void take_classes(const struct fo_sim_ranks *x, const struct fo_fleet_run
 	for (int k = 0; k < run->classes; k++) {
 		const struct fo_sim_role *role = &x->role[run->class[k].role];
 		struct fo_sim *s = &(*of_class)[k];
-		const struct fo_sim_rank r = { &role->p, &role->u, s };
+		const struct fo_sim_rank r = { &role->p, &role->u, s, NULL };
 		take_times(s, role, end);
 		fo_sim_take(s, &r, run, k);
 	}
@@ -204,32 +204,41 @@ static fo_status walk(struct fo_sim_ranks *x, const struct fo_rates *r, int core
 	struct fo_sim_rank *role = fo_xmalloc((size_t)x->roles * sizeof *role);
 	struct fo_sim *times = fo_xmalloc((size_t)x->roles * sizeof *times), *of_class;
 	struct crowd_table crowd;
-	struct fo_fleet f;
-	struct fo_fleet_run run;
+	struct fo_fleet *f = fo_xmalloc(sizeof *f);
+	struct fo_fleet_run *run = fo_xmalloc(sizeof *run);
 	fill_crowd(&crowd, x, r, cores, end);
 	for (int k = 0; k < x->roles; k++) {
 		take_times(&times[k], &x->role[k], end);
-		role[k] = (struct fo_sim_rank){ &x->role[k].p, &x->role[k].u, &times[k] };
+		role[k] = (struct fo_sim_rank){ &x->role[k].p, &x->role[k].u, &times[k], NULL };
 	}
 	struct fo_sim_job job = {
 		.role = role, .roles = x->roles, .role_of = x->role_of, .meets = true, .serial = true
 	};
 	if (crowd.any)
 		job.crowd = (struct fo_fleet_crowd){ x->ranks, x->ranks, { crowd.slow[0], crowd.slow[1] } };
-	fo_sim_fleet(&f, &job);
-	fo_status st = fo_fleet_simulate(&run, &f);
+	fo_sim_fleet(f, &job);
+	fo_status st = fo_fleet_simulate(run, f);
 	if (st == FO_OK) {
-		take_classes(x, &run, end, &of_class);
-		take_end(x, end, of_class, run.classes);
-		if (end == MID)
-			keep_classes(x, &run, of_class);
-		for (int k = 0; k < run.classes && end != MID; k++)
-			fo_sim_fini(&of_class[k]);
-		if (end != MID)
-			free(of_class);
-		fo_fleet_run_fini(&run);
+		take_classes(x, run, end, &of_class);
+		take_end(x, end, of_class, run->classes);
 	}
-	fo_fleet_fini(&f);
+	if (st == FO_OK && end == MID) {
+		keep_classes(x, run, of_class);
+		fo_fleet_path_of(&x->path, run);
+		x->fleet = f;
+		x->run = run;
+		f->ctx = NULL; /* what these look at ends here */
+		f->tell = NULL;
+	} else {
+		for (int k = 0; st == FO_OK && k < run->classes; k++)
+			fo_sim_fini(&of_class[k]);
+		if (st == FO_OK)
+			free(of_class);
+		fo_fleet_run_fini(run);
+		fo_fleet_fini(f);
+		free(run);
+		free(f);
+	}
 	for (int k = 0; k < x->roles; k++)
 		fo_sim_fini(&times[k]);
 	for (int i = 0; i < FO_CROWD_KINDS; i++)
@@ -279,6 +288,13 @@ void fo_sim_ranks_fini(struct fo_sim_ranks *x)
 		fo_unrolled_fini(&x->role[k].u);
 		fo_program_fini(&x->role[k].p);
 	}
+	if (x->run) {
+		fo_fleet_path_fini(&x->path);
+		fo_fleet_run_fini(x->run);
+		fo_fleet_fini(x->fleet);
+	}
+	free(x->run);
+	free(x->fleet);
 	free(x->rank);
 	free(x->role);
 	free(x->role_of);

@@ -11,6 +11,7 @@
 #define FO_SIM_RANKS_H
 
 #include "cost/links.h"
+#include "sim/fleet.h"
 #include "sim/sim.h"
 
 struct fo_sim_role {
@@ -28,6 +29,10 @@ struct fo_sim_ranks {
 	int32_t *class_of;   /* per rank */
 	struct fo_sim *rank; /* per class */
 	int32_t *class_role; /* per class */
+	/* Of the same walk: what was simulated, and the operations that hold its step. */
+	struct fo_fleet *fleet;
+	struct fo_fleet_run *run;
+	struct fo_fleet_path path;
 	struct fo_crowd crowd;
 	/* Of the rank that takes longest, and of the rank that shows most communication. hidden: under way while the
 	 * rank computes. */
@@ -43,6 +48,11 @@ FO_CHECKED fo_status fo_sim_ranks_step(struct fo_sim_ranks *x, const struct fo_r
 void fo_sim_ranks_fini(struct fo_sim_ranks *x);
 /* Bytes that a rank receives in a step. */
 double fo_sim_ranks_wire(const struct fo_sim_ranks *x, int rank);
+
+/* Writes the middle walk into a folder that is not there, or empty, as a run of several ranks would have left it: for
+ * each rank, of more than `most` for those that differ, its timeline and, where it is not rank 0's, its program.
+ * `flatout diagnose` reads such a folder. *written: how many ranks. */
+FO_CHECKED fo_status fo_sim_ranks_write(const struct fo_sim_ranks *x, const char *dir, int most, int *written);
 
 /* ---- which ranks have equal programs (roles.c) ---- */
 

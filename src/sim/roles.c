@@ -1,7 +1,7 @@
 /* Which ranks of a mesh have programs that are equal in all that decides times.
  *
  * A program of two layers and one micro-batch tells roles apart as well as the whole one, and is made in a millisecond:
- * blocks depend on neither (facts of the step program). Where it cannot be made, the whole one is. */
+ * blocks depend on neither. Of pipelines, and where it cannot be made, the whole one is. */
 #include "sim/ranks.h"
 
 #include "base/count.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALL_UP_TO = 256, SAMPLES = 64, SMALL_LAYERS = 2, AXES = 4 };
+enum { ALL_UP_TO = 256, SAMPLES = 64, SMALL_LAYERS = 2, AXES = 5 };
 
 static uint64_t add(uint64_t h, uint64_t x) { return fo_fleet_mix(h ^ fo_fleet_mix(x)); }
 
@@ -78,7 +78,8 @@ static struct look look_of(const struct fo_program *first)
 {
 	struct look x = { first, first->model, first->run };
 	uint64_t key;
-	if (first->model.layers <= SMALL_LAYERS)
+	/* Stages of a pipeline differ in their layers and in the order of their micro-batches. */
+	if (first->model.layers <= SMALL_LAYERS || fo_mesh_pp(&first->run.mesh) > 1)
 		return x;
 	x.model.layers = SMALL_LAYERS;
 	x.low.micro_batches = 1;
@@ -121,8 +122,8 @@ static fo_status look_at_all(const struct look *x, int32_t *role_of, int32_t ran
 static fo_status look_along_axes(const struct look *x, int32_t *role_of, int32_t ranks, bool *sure)
 {
 	const struct fo_mesh *m = &x->low.mesh;
-	const int32_t size[AXES] = { (int32_t)fo_max(m->replicate, 1), (int32_t)fo_max(m->shard, 1), fo_mesh_cp(m),
-				     fo_mesh_tp(m) };
+	const int32_t size[AXES] = { fo_mesh_pp(m), (int32_t)fo_max(m->replicate, 1), (int32_t)fo_max(m->shard, 1),
+				     fo_mesh_cp(m), fo_mesh_tp(m) };
 	int32_t *of[AXES] = { NULL }, stride = ranks;
 	struct keys keys = { 0 };
 	fo_status st = FO_OK;
@@ -141,7 +142,7 @@ static fo_status look_along_axes(const struct look *x, int32_t *role_of, int32_t
 		uint64_t key = 0;
 		int32_t rest = r;
 		for (int a = AXES - 1; a >= 0; rest /= size[a], a--)
-			key = key * 65536 + (uint64_t)of[a][rest % size[a]];
+			key = add(key, (uint64_t)of[a][rest % size[a]]);
 		role_of[r] = number_of(&keys, key);
 	}
 	/* One of each role, and ranks anywhere: a role has one key, and no two have the same. */

@@ -52,6 +52,7 @@ struct fo_sim_rank {
 	const struct fo_program *p; /* mesh.rank in it does not matter */
 	const struct fo_unrolled *u;
 	struct fo_sim *sim;
+	const double *before_s; /* per instance: from when it could begin until it does; NULL: nothing */
 };
 FO_CHECKED fo_status fo_sim_walk_ranks(const struct fo_sim_rank *rank, int ranks, bool alike);
 

@@ -96,6 +96,7 @@ static void add_role(struct fo_fleet *f, const struct fo_sim_job *job, int k)
 					 .lane = o->lane,
 					 .does = FO_FLEET_WORKS,
 					 .kind = cls == FO_CLASS_TENSOR ? FO_CROWD_TENSOR : FO_CROWD_MEMORY,
+					 .before_s = from->before_s ? from->before_s[i] : 0,
 					 .seconds = s->seconds[i] };
 		if (is_comm(o) && job->meets) {
 			x.does = FO_FLEET_CALLS;
@@ -122,7 +123,8 @@ static void add_role(struct fo_fleet *f, const struct fo_sim_job *job, int k)
 void fo_sim_mesh(struct fo_fleet *f, const struct fo_mesh *m)
 {
 	const int32_t kv = fo_mesh_kv(m);
-	const uint32_t replicate = 1u << fo_fleet_axis(f, "replicate", (int32_t)fo_max(m->replicate, 1)),
+	const uint32_t pp = 1u << fo_fleet_axis(f, "pp", fo_mesh_pp(m)),
+		       replicate = 1u << fo_fleet_axis(f, "replicate", (int32_t)fo_max(m->replicate, 1)),
 		       shard = 1u << fo_fleet_axis(f, "shard", (int32_t)fo_max(m->shard, 1)),
 		       cp = 1u << fo_fleet_axis(f, "cp", fo_mesh_cp(m)),
 		       heads = 1u << fo_fleet_axis(f, "heads", fo_mesh_tp(m) / kv),
@@ -134,10 +136,12 @@ void fo_sim_mesh(struct fo_fleet *f, const struct fo_mesh *m)
 						[FO_GROUP_ALL] = replicate | shard | cp | heads | same,
 						[FO_GROUP_KV] = same,
 						[FO_GROUP_HEADS] = heads,
-						[FO_GROUP_CP] = cp };
-	_Static_assert(FO_GROUP_COUNT == 9 && (int)FO_GROUP_COUNT <= (int)FO_FLEET_GROUPS, "a new group has axes");
+						[FO_GROUP_CP] = cp,
+						[FO_GROUP_PP] = pp,
+						[FO_GROUP_ENDS] = pp };
+	_Static_assert(FO_GROUP_COUNT == 11 && (int)FO_GROUP_COUNT <= (int)FO_FLEET_GROUPS, "a new group has axes");
 	for (int g = 0; g < FO_GROUP_COUNT; g++)
-		fo_fleet_group(f, fo_group_name[g], axes[g]);
+		f->group[fo_fleet_group(f, fo_group_name[g], axes[g])].ends = g == FO_GROUP_ENDS;
 }
 
 void fo_sim_fleet(struct fo_fleet *f, const struct fo_sim_job *job)
@@ -300,7 +304,7 @@ fo_status fo_sim_walk_ranks(const struct fo_sim_rank *rank, int ranks, bool alik
 
 void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u)
 {
-	const struct fo_sim_rank one = { p, u, s };
+	const struct fo_sim_rank one = { p, u, s, NULL };
 	const struct fo_sim_job job = { .role = &one, .roles = 1 };
 	struct fo_fleet f;
 	struct fo_fleet_run run;

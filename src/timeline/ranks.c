@@ -103,7 +103,7 @@ struct call {
 	int32_t from, to;                     /* places in the group, of a transfer between two; else -1 */
 	int32_t step, index;                  /* index: among those of this step that agree in all of the above */
 	int64_t begin_ns, end_ns, arrived_ns; /* arrived: when the last member did */
-	bool matched;
+	int64_t meeting;                      /* those that are one have the same number; -1: not matched */
 };
 struct calls {
 	struct call *v;
@@ -116,7 +116,7 @@ static void add_call(struct calls *all, int rank, const struct fo_timeline_file 
 	if (!c || c->members < 2)
 		return;
 	int64_t offset = f->t.whose.clock_offset_ns;
-	struct call x = { .c = c, .rank = rank, .lane = c->lane, .from = -1, .to = -1, .step = s->step };
+	struct call x = { .c = c, .rank = rank, .lane = c->lane, .from = -1, .to = -1, .step = s->step, .meeting = -1 };
 	x.begin_ns = fo_plus(s->begin_ns, offset);
 	x.end_ns = x.arrived_ns = fo_plus(s->end_ns, offset);
 	if (c->wire == FO_WIRE_SEND)
@@ -200,22 +200,30 @@ static void find_groups(struct fo_ranks *out, struct fo_rank_group **of, const s
 	free(have);
 }
 
-static void meet(struct fo_ranks *out, struct fo_rank_group **of, struct call *v, size_t n)
+/* v[0, n) are one: when its last member came. */
+static const struct call *find_last(struct call *v, size_t n, bool *together)
 {
 	const struct call *last = v;
-	bool together = true;
+	*together = true;
 	for (size_t i = 1; i < n; i++) {
-		together &= v[i].begin_ns == v->begin_ns;
+		*together &= v[i].begin_ns == v->begin_ns;
 		last = v[i].begin_ns > last->begin_ns ? &v[i] : last;
 	}
-	int64_t at = last->begin_ns, caused = 0;
-	for (size_t i = 0; i < n; i++) {
-		v[i].matched = true;
+	const int64_t at = last->begin_ns;
+	for (size_t i = 0; i < n; i++)
 		v[i].arrived_ns = fo_clamp(at, v[i].begin_ns, v[i].end_ns);
+	return last;
+}
+
+static void meet(struct fo_ranks *out, struct fo_rank_group **of, struct call *v, size_t n)
+{
+	bool together;
+	const struct call *last = find_last(v, n, &together);
+	int64_t caused = 0;
+	for (size_t i = 0; i < n; i++)
 		caused += v[i].arrived_ns - v[i].begin_ns;
-	}
-	if (together)
-		return; /* nobody was late */
+	if (together || !out)
+		return; /* nobody was late, or nobody asks for whom others waited */
 	struct fo_rank_group *g = of[last->rank * FO_GROUP_COUNT + last->c->group];
 	g->last++;
 	g->caused_ns += caused;
@@ -225,6 +233,7 @@ static void meet(struct fo_ranks *out, struct fo_rank_group **of, struct call *v
 
 static void match(struct fo_ranks *out, struct fo_rank_group **of, struct calls *all)
 {
+	int64_t meetings = 0;
 	if (!all->n)
 		return;
 	qsort(all->v, all->n, sizeof *all->v, by_member);
@@ -236,8 +245,12 @@ static void match(struct fo_ranks *out, struct fo_rank_group **of, struct calls 
 		for (to = i + 1;
 		     to < all->n && by_channel(&all->v[i], &all->v[to]) == 0 && all->v[to].index == all->v[i].index;)
 			to++;
-		if (all_there(all->v + i, to - i))
-			meet(out, of, all->v + i, to - i);
+		if (!all_there(all->v + i, to - i))
+			continue;
+		for (size_t k = i; k < to; k++)
+			all->v[k].meeting = meetings;
+		meetings++;
+		meet(out, of, all->v + i, to - i);
 	}
 }
 
@@ -249,7 +262,7 @@ static void add_up_calls(struct fo_ranks *out, struct fo_rank_group **of, const 
 		g->calls++;
 		g->bytes += x->c->bytes;
 		out->calls++;
-		if (!x->matched) {
+		if (x->meeting < 0) {
 			g->unmatched++;
 			out->unmatched++;
 			g->unknown_ns += x->end_ns - x->begin_ns;
@@ -354,7 +367,7 @@ static size_t add_rank(struct fo_ranks *out, int rank, const struct fo_timeline_
 	}
 	for (; from < all->n && all->v[from].rank == rank; from++) {
 		const struct call *x = &all->v[from];
-		if (!x->matched) {
+		if (x->meeting < 0) {
 			add_edges(&e, FO_RANK_UNKNOWN, x->c->lane, x->begin_ns, x->end_ns);
 			continue;
 		}
@@ -432,6 +445,35 @@ static void find_calls(struct calls *all, int rank, const struct fo_timeline_fil
 				add_call(all, rank, f, &r->span[i]);
 		}
 	}
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct call *x = a, *y = b;
+	return FO_ORDER_BY(fo_order(x->rank, y->rank), fo_order(x->begin_ns, y->begin_ns),
+			   fo_order(x->c->instance, y->c->instance));
+}
+
+void fo_rank_calls(struct fo_rank_call **out, int64_t *n, const struct fo_timeline_file *const *file, int ranks,
+		   int32_t step)
+{
+	struct step at = { .step = step, .taken = true };
+	const struct steps one = { &at, 1 };
+	struct calls all = { 0 };
+	for (int r = 0; r < ranks; r++)
+		if (file[r])
+			find_calls(&all, r, file[r], &one);
+	match(NULL, NULL, &all);
+	if (all.n)
+		qsort(all.v, all.n, sizeof *all.v, by_begin);
+	*n = (int64_t)all.n;
+	*out = fo_xmalloc((all.n + 1) * sizeof **out);
+	for (size_t i = 0; i < all.n; i++) {
+		const struct call *x = &all.v[i];
+		(*out)[i] = (struct fo_rank_call){ x->rank,   x->c->instance, x->begin_ns,
+						   x->end_ns, x->arrived_ns,  x->meeting };
+	}
+	free(all.v);
 }
 
 void fo_ranks_merge(struct fo_ranks *out, const struct fo_timeline_file *const *file, int ranks)

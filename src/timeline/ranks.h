@@ -47,6 +47,15 @@ struct fo_ranks {
 	int64_t waited_ns;        /* by all ranks together, summed over calls */
 	struct fo_slow_rank slow; /* each of the steps is a window; not known unless all ranks are */
 };
+/* A call to other ranks in one step. */
+struct fo_rank_call {
+	int32_t rank, instance;
+	int64_t begin_ns, end_ns, met_ns; /* on rank 0's clock; met: its last member came */
+	int64_t meeting;                  /* calls that are one have the same number; -1: some member is not known */
+};
+/* Those of this step (as spans name it), by rank, then begin; *out is to be freed. Files as in fo_ranks_merge. */
+void fo_rank_calls(struct fo_rank_call **out, int64_t *n, const struct fo_timeline_file *const *file, int ranks,
+		   int32_t step);
 /* file[r]: of rank r, or NULL. Files of one run. */
 void fo_ranks_merge(struct fo_ranks *out, const struct fo_timeline_file *const *file, int ranks);
 void fo_ranks_fini(struct fo_ranks *r);

@@ -1,6 +1,8 @@
 #include "timeline/timeline.h"
 #include "base/mem.h"
 
+#include <math.h>
+
 const char *const fo_part_name[FO_PART_COUNT] = {
 	"matmul", "attention_forward", "attention_backward", "elementwise", "loss", "optimizer", "communication",
 	"data",   "unattributed",
@@ -188,6 +190,9 @@ struct fo_mfu fo_mfu_of_step(const struct fo_program *p, double tokens, double p
 	/* Unmasked attention costs 12 H Q L per pair forward and backward (docs/metrics.md). */
 	double pair_flop = 12.0 * (double)m->layers * (double)m->heads * (double)m->head_dim;
 	mfu.mfu_document = (f.mfu_6n * tokens + pair_flop * pairs) * rate;
-	mfu.hfu = fo_program_cost(p, pairs / sets).exec * p->ranks * rate; /* ranks do alike */
+	if (!p->staged) /* ranks do alike */
+		mfu.hfu = fo_program_cost(p, pairs / sets).exec * p->ranks * rate;
+	else
+		mfu.hfu = p->job_exec > 0 ? (p->job_exec + p->job_exec_pair * pairs / sets) * rate : NAN;
 	return mfu;
 }

@@ -154,6 +154,18 @@ static fo_status memory_fits(const struct fo_setup *s, const struct fo_train_pla
 		       c, fo_str_bytes(a, (double)p->memory.persistent));
 }
 
+/* A pipeline that is legal and wasteful. */
+static void warn_of_pipeline(const struct fo_setup *s)
+{
+	const struct fo_pp_shape shape = fo_lowering_pipeline(&s->step.program.run);
+	struct fo_str text = { 0 };
+	if (s->step.program.staged)
+		fo_pp_remark(&shape, &text);
+	if (text.len)
+		fo_events_warn(s->events, "%s", text.data);
+	fo_str_fini(&text);
+}
+
 fo_status fo_setup_announce(struct fo_setup *s)
 {
 	struct fo_train_plan p;
@@ -165,6 +177,7 @@ fo_status fo_setup_announce(struct fo_setup *s)
 	if (s->step.too_large.st != FO_OK)
 		return fo_err_raise(&s->step.too_large);
 	fo_setup_check_attention(s);
+	warn_of_pipeline(s);
 	if (copies_checkpoints(s) && !s->async && need <= have) {
 		char copy[32];
 		fo_events_warn(s->events,

@@ -254,7 +254,7 @@ static fo_status whole_weights(struct fo_setup *s, struct fo_store **out)
 	bool parts = false;
 	for (int i = 0; i < p->nbuf; i++)
 		parts |= p->buf[i].home == FO_HOME_PARAM && (p->buf[i].whole || p->buf[i].tp);
-	if (!parts)
+	if (!parts && !p->staged)
 		return FO_OK;
 	FO_TRY(fo_pass_build(&one, &s->step.model, &low));
 	fo_status st = fo_store_new(out, &one);

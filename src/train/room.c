@@ -171,6 +171,7 @@ fo_status fo_room_step_programs(struct fo_room_step *s, int64_t reserve)
 	if (st == FO_ENOMEM)
 		fo_err_save(&s->too_large, st);
 	FO_TRY(fo_pass_build(&s->program, &s->model, &s->choice.run));
+	fo_pass_note_job(&s->program);
 	return build_evaluation(&s->eval_program, s->run, &s->model, &s->program);
 }
 

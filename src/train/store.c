@@ -60,9 +60,9 @@ static fo_status check_added(const struct fo_store *s, const struct fo_program *
 		const struct fo_buffer *h = i < 0 ? NULL : &s->entry[i].buf;
 		if (b->stage == FO_STAGE_ABSENT)
 			continue;
-		if (h &&
-		    (h->dtype != b->dtype || h->cols != b->cols || h->home != b->home ||
-		     (b->home != FO_HOME_CONST && h->rows != b->rows) || s->entry[i].layers != fo_buffer_own_layers(p, b)))
+		if (h && (h->dtype != b->dtype || h->cols != b->cols || h->home != b->home ||
+			  (b->home != FO_HOME_CONST && h->rows != b->rows) ||
+			  s->entry[i].layers != fo_buffer_own_layers(p, b)))
 			return fo_fail(FO_EBUG, "the store has a buffer '%s' of another shape or type", b->name);
 		/* A program that was built with other passes has other weights, which nobody has filled in. */
 		if (!h && s->blocks && b->home == FO_HOME_PARAM)

@@ -8,7 +8,7 @@
 
 struct fo_store_entry {
 	struct fo_buffer buf;
-	int layers; /* instances that are here */
+	int layers;            /* instances that are here */
 	unsigned char *memory; /* of the block that it lies in */
 	int64_t offset, stride;
 };

@@ -68,4 +68,23 @@ refused 2 "mine.svg" program --schedule=1f1b --svg=mine.svg
 [ "$(cat mine.svg)" = mine ] || wrong "a foreign file was written over"
 run 0 program --schedule=gpipe --svg=1f1b.svg # ours is written anew
 grep -q 'schedule GPipe' 1f1b.svg || wrong "the picture is the old one"
+
+# A run in two stages: report and diagnose draw what was measured.
+if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
+	make_text text
+	# shellcheck disable=SC2086 # words on purpose
+	run 0 train $tiny --model.layers=4 --train.micro-batches=4 --ranks=2 --mesh.pp=2 --pass.pp=interleaved --run.dir=two
+	run 0 report two
+	says '^Pipeline, schedule interleaved 1F1B: 2 stages, 4 micro-batches; step 6,' '^stage 0 F' '^stage 1 .*B' 'without passes; even'
+	run 0 report two --json
+	valid out
+	sed -n '/"pipeline"/,/}/p' out | grep -q '"schedule": "interleaved"' || wrong "not in the report's JSON"
+	run '0|1' diagnose two
+	says 'Pipeline, schedule interleaved 1F1B: 2 stages, 4 micro-batches; step 5,' 'stage 1 .*B'
+	rm two/timeline-rank1.fot
+	run 0 report two
+	! grep -q '^Pipeline, schedule' out || wrong "a pipeline of which one stage left nothing"
+	run 0 report two --json
+	grep -q '"pipeline": null' out || wrong "a pipeline in JSON of which one stage left nothing"
+fi
 finish

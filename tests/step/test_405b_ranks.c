@@ -57,8 +57,9 @@ static void run_405b(struct fo_mesh mesh, struct fo_passes pass)
 		char label[160];
 		ranks_run(&j);
 		double planned = planned_gb(&j, &instances);
-		snprintf(label, sizeof label, "405B, %d layers, %d x %d ranks, %s", (int)j.model.layers, mesh.replicate,
-			 mesh.shard, j.order ? "one thread" : "threads");
+		snprintf(label, sizeof label, "405B, %d layers, %d x %d x %d x %d ranks, %s", (int)j.model.layers,
+			 fo_mesh_pp(&mesh), mesh.replicate, mesh.shard, fo_mesh_tp(&mesh),
+			 j.order ? "one thread" : "threads");
 		for (int r = 0; r < j.ranks; r++) {
 			if (j.rank[r].error.st != FO_OK)
 				fail_msg("%s: rank %d: %s", label, r, j.rank[r].error.text);
@@ -105,6 +106,23 @@ static void test_hsdp(void **state)
 	}
 }
 
+/* Stages of a pipeline, each with tp groups that share weights. */
+static void test_stages(void **state)
+{
+	(void)state;
+	struct fo_passes pass = { .ddp = 25,
+				  .fuse_loss = 1024,
+				  .recompute = FO_RECOMPUTE_FULL,
+				  .tp = FO_TP_SEQUENCE,
+				  .zero = FO_ZERO_WEIGHTS,
+				  .zero_prefetch = 1 };
+	static const enum fo_pp_kind kind[] = { FO_PP_1F1B, FO_PP_INTERLEAVED, FO_PP_ZB_H1 };
+	for (size_t i = 0; i < sizeof kind / sizeof *kind; i++) {
+		pass.pp = 1 + kind[i];
+		run_405b((struct fo_mesh){ .pp = 2, .replicate = 1, .shard = 2, .tp = 2 }, pass);
+	}
+}
+
 static int close_links(void **state)
 {
 	(void)state;
@@ -116,6 +134,6 @@ int main(void)
 {
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); /* what is touched counts by small pages */
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_ddp), cmocka_unit_test(test_fsdp),
-					    cmocka_unit_test(test_hsdp) };
+					    cmocka_unit_test(test_hsdp), cmocka_unit_test(test_stages) };
 	return cmocka_run_group_tests(tests, NULL, close_links);
 }

@@ -1,6 +1,6 @@
-/* Checkpoints of real programs: ranks of any mesh (replicate x shard x tp) begin with one rank's weights, leave one
- * rank's files byte for byte, and read what another mesh wrote, for random models, passes and formats of state, with
- * histories of fp8 maxima, too. */
+/* Checkpoints of real programs: ranks of any mesh (pp x replicate x shard x tp) begin with one rank's weights, leave
+ * one rank's files byte for byte, and read what another mesh wrote, for random models, passes and formats of state,
+ * with histories of fp8 maxima, too. */
 #include "base/rng.h"
 #include "pass/pass.h"
 #include "support/choices.h"
@@ -120,7 +120,8 @@ static struct fo_lowering draw(const struct fo_model *m, const struct fo_lowerin
 	do {
 		low.mesh = (struct fo_mesh){ .replicate = 1 + (int32_t)choices_draw(3),
 					     .shard = 1 + (int32_t)choices_draw(4),
-					     .tp = 1 << choices_draw(4) };
+					     .tp = 1 << choices_draw(4),
+					     .pp = 1 + (int32_t)choices_draw(3) };
 	} while (fo_mesh_ranks(&low.mesh) > RANKS || ROWS % fo_mesh_data(&low.mesh));
 	low.pass = choices_passes(m);
 	low.pass.master = like->pass.master;
@@ -129,6 +130,7 @@ static struct fo_lowering draw(const struct fo_model *m, const struct fo_lowerin
 	low.pass.ddp = 1;
 	choices_zero(&low.pass, low.mesh.shard);
 	low.pass.tp = low.mesh.tp > 1 ? 1 + choices_draw(FO_TP_COUNT - 1) : FO_TP_OFF;
+	low.pass.pp = low.mesh.pp > 1 ? 1 + choices_draw(FO_PP_KINDS_COUNT) : 0;
 	if (like->pass.fp8) { /* what is merged has one history */
 		low.pass.merge_qkv = low.pass.merge_gate_up = 0;
 		low.pass.fp8 = like->pass.fp8;
@@ -148,7 +150,8 @@ static void draw_job(struct job *j, const struct fo_model *m, const struct fo_lo
 	while (!job_make(j, m, low));
 	*divided += low.mesh.tp > 1;
 	*copied += j->program[0].run.mesh.kv > 1;
-	int n = snprintf(label, size, "replicate %d shard %d tp %d: ", low.mesh.replicate, low.mesh.shard, low.mesh.tp);
+	int n = snprintf(label, size, "stages %d replicate %d shard %d tp %d: ", low.mesh.pp, low.mesh.replicate,
+			 low.mesh.shard, low.mesh.tp);
 	choices_describe(label + n, size - (size_t)n, m, &low);
 }
 

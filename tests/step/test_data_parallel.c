@@ -86,6 +86,7 @@ static const char *const plain_options[] = {
 	"1 layer",
 	"2 layers",
 	"3 layers",
+	"4 layers",
 	"documents in a row",
 	"a row per rank",
 	"several rows",
@@ -102,9 +103,16 @@ static const char *const plain_options[] = {
 	"threads",
 	"one thread",
 	"again",
+	"tied head at both ends",
+	"fewer micro-batches than stages",
+	"pp group of 2, zero 3",
+	"pp group of 2, cp group of 2",
+	"pp group of 2, tp group of 2",
 };
 static const int tp_drawn[] = { 1, 2, 3, 4, 8 };       /* ranks of a tp group */
 static const int cp_drawn[] = { 1, 1, 1, 2, 2, 3, 4 }; /* of a cp group, as often as each is tried */
+enum { PP_RUN = 1 + FO_PP_INTERLEAVED };               /* schedules that run */
+static const int pp_drawn[] = { 1, 1, 1, 2, 2, 3, 4 };
 static const char *const rope_name[FO_ROPE_OTHER] = { "default", "linear", "llama3" };
 
 static void list_options(void)
@@ -126,6 +134,8 @@ static void list_options(void)
 					may("%d x %d x %d ranks", replicate, shard, tp_drawn[i]);
 	for (int cp = 1; cp <= 4; cp++)
 		may("cp group of %d", cp);
+	for (int pp = 1; pp <= 4; pp++)
+		may("pp group of %d", pp);
 	may("cp group of 2, tp group of 2");
 	may("cp group of 2, zero 3");
 	may("cp group of 4, several rows");
@@ -169,6 +179,12 @@ static void see_job(const struct ranks_job *j)
 	saw(low->mesh.cp == 2 && low->mesh.tp == 2, "cp group of 2, tp group of 2");
 	saw(low->mesh.cp == 2 && low->pass.zero == FO_ZERO_WEIGHTS, "cp group of 2, zero 3");
 	saw(low->mesh.cp == 4 && low->rows > 1, "cp group of 4, several rows");
+	saw(true, "pp group of %d", low->mesh.pp);
+	saw(low->mesh.pp > 1 && j->model.tied, "tied head at both ends");
+	saw(low->mesh.pp > low->micro_batches, "fewer micro-batches than stages");
+	saw(low->mesh.pp == 2 && low->pass.zero == FO_ZERO_WEIGHTS, "pp group of 2, zero 3");
+	saw(low->mesh.pp == 2 && low->mesh.cp == 2, "pp group of 2, cp group of 2");
+	saw(low->mesh.pp == 2 && low->mesh.tp == 2, "pp group of 2, tp group of 2");
 	if (low->pass.cp == FO_CP_HEADS) {
 		const int32_t cp = low->mesh.cp, tp = fo_mesh_tp(&low->mesh);
 		saw(tp > 1, "tokens for heads, tp group");
@@ -264,6 +280,8 @@ static void task_draw(struct task *t)
 	static const uint8_t rows[] = { 4, 5, 6, 6, 7, 8, 8, 12, 16 };
 	t->m = choices_small_model();
 	widen_for_tp(t);
+	if (choices_draw(4) == 0)
+		t->m.layers = 4; /* two parts for each of two stages */
 	step_batch_random(&t->all, 4 + choices_draw(5), rows[choices_draw(sizeof rows)], 1, t->m.vocab,
 			  (int)choices_draw(4), choices_seed + choices_draws);
 	t->previous_norm = choices_draw(2);
@@ -288,7 +306,7 @@ static bool can_by_heads(const struct task *t, const struct fo_mesh *mesh, int64
 static bool is_shared(const struct task *t, const struct fo_mesh *mesh, int64_t micro)
 {
 	const int64_t parts = fo_mesh_data(mesh) * micro, tokens = t->all.rows / parts * t->all.seq / fo_mesh_cp(mesh);
-	bool shared = fo_mesh_ranks(mesh) <= RANKS_MOST && t->all.rows % parts == 0 &&
+	bool shared = fo_mesh_ranks(mesh) <= RANKS_MOST && t->all.rows % parts == 0 && mesh->pp <= t->m.layers &&
 		      (fo_mesh_cp_legal(t->all.seq, mesh->cp) == FO_OK || can_by_heads(t, mesh, micro)) &&
 		      fo_mesh_tp_legal(&t->m, tokens, mesh->tp) == FO_OK;
 	fo_err_clear();
@@ -305,6 +323,7 @@ static struct fo_mesh draw_mesh(const struct task *t, int64_t *micro)
 		mesh.shard = 1 + (int32_t)choices_draw(RANKS_MOST);
 		mesh.tp = tp_drawn[choices_draw(sizeof tp_drawn / sizeof *tp_drawn)];
 		mesh.cp = cp_drawn[choices_draw(sizeof cp_drawn / sizeof *cp_drawn)];
+		mesh.pp = pp_drawn[choices_draw(sizeof pp_drawn / sizeof *pp_drawn)];
 	} while (!is_shared(t, &mesh, *micro));
 	return mesh;
 }
@@ -319,6 +338,11 @@ static struct fo_passes draw_passes(const struct task *t, enum fo_numerics preci
 	choices_zero(&p, fo_mesh_group(mesh, FO_GROUP_SHARD, NULL, NULL));
 	if (mesh->cp > 1)
 		p.cp = 1 + choices_draw(FO_CP_COUNT - 1);
+	if (mesh->pp > 1) {
+		p.pp = 1 + choices_draw(FO_PP_KINDS_COUNT);
+		p.pp_chunks = p.pp == 1 + FO_PP_INTERLEAVED ? choices_draw(2) * 2 : 0;
+		p.offload = 0;
+	}
 	if (mesh->tp > 1)
 		p.tp = 1 + choices_draw(FO_TP_COUNT - 1);
 	if (p.tp == FO_TP_SEQUENCE)
@@ -345,8 +369,8 @@ static bool is_legal(const struct ranks_job *j)
 	if (st == FO_EBUG) { /* a pass went wrong: drawing anew would hide it */
 		char label[400];
 		choices_describe(label, sizeof label, &j->model, &j->low);
-		fail_msg("%d x %d x %d x %d ranks, %s: %s", j->low.mesh.replicate, j->low.mesh.shard, j->low.mesh.cp,
-			 j->low.mesh.tp, label, fo_err_text());
+		fail_msg("%d x %d x %d x %d x %d ranks, %s: %s", j->low.mesh.pp, j->low.mesh.replicate,
+			 j->low.mesh.shard, j->low.mesh.cp, j->low.mesh.tp, label, fo_err_text());
 	}
 	fo_err_clear();
 	return legal;
@@ -465,21 +489,22 @@ static void check_outcome(const struct task *t, const struct ranks_job *j, const
 {
 	static struct outcome all;
 	/* Ranks that have a tensor between them. */
-	const int tp = fo_mesh_tp(&j->low.mesh),
+	const int tp = fo_mesh_tp(&j->low.mesh), stage = fo_mesh_stage_ranks(&j->low.mesh),
 		  shared = tp * (j->low.pass.zero ? fo_mesh_group(&j->low.mesh, FO_GROUP_SHARD, NULL, NULL) : 1);
 	all = (struct outcome){ 0 };
 	for (int r = 0; r < j->ranks; r++) {
 		const struct ranks_rank *k = &j->rank[r];
 		if (k->error.st != FO_OK)
 			fail_msg("%s: rank %d: %s", label, r, k->error.text);
-		/* All ranks have the same losses, and weights and state or the same rows of them, bit by bit. */
-		if (k->hash != j->rank[r % shared].hash ||
-		    memcmp(k->out.loss, j->rank[0].out.loss, sizeof k->out.loss) ||
+		/* All ranks have the same losses, and those of a stage weights and state or the same rows of them, bit
+		 * by bit. */
+		const int like = r / stage * stage + r % stage % shared;
+		if (k->hash != j->rank[like].hash || memcmp(k->out.loss, j->rank[0].out.loss, sizeof k->out.loss) ||
 		    memcmp(k->out.norm, j->rank[0].out.norm, sizeof k->out.norm))
-			fail_msg("%s: rank %d ended with other bits than rank %d", label, r, r % shared);
+			fail_msg("%s: rank %d ended with other bits than rank %d", label, r, like);
 		check_memory(k, label);
-		if (r < shared)
-			outcome_join(&all, &k->out, tp > 1 && r > 0); /* roles know owners */
+		if (r == like)
+			outcome_join(&all, &k->out, (tp > 1 || j->ranks > stage) && r > 0); /* roles know owners */
 	}
 	ranks_check_wire(j, label);
 	if (j->low.precision == FO_PRECISION_F64)
@@ -514,9 +539,12 @@ static void check_again(const struct ranks_job *first, const char *label)
 static void check_roles(const struct ranks_job *j, const char *label)
 {
 	struct fo_pass_ranks all;
-	if (fo_pass_build_ranks(&all, &j->rank[0].rig.program) != FO_OK)
+	struct fo_program first;
+	must(fo_pass_build(&first, &j->model, &j->low));
+	if (fo_pass_build_ranks(&all, &first) != FO_OK)
 		fail_msg("%s: %s", label, fo_err_text());
 	fo_pass_ranks_fini(&all);
+	fo_program_fini(&first);
 }
 
 static void run_case(const struct task *t, int number)
@@ -538,15 +566,15 @@ static void run_case(const struct task *t, int number)
 	j.order = choices_draw(12) ? choices_seed + choices_draws : 0;
 	if (!j.order && choices_draw(2))
 		j.transport.shake = j.options.delay_seed = choices_seed + choices_draws;
-	int n = snprintf(label, sizeof label, "case %d, %d x %d x %d x %d ranks, ", number, mesh.replicate, mesh.shard,
-			 mesh.cp, mesh.tp);
+	int n = snprintf(label, sizeof label, "case %d, %d x %d x %d x %d x %d ranks, %d mb, ", number, mesh.pp,
+			 mesh.replicate, mesh.shard, mesh.cp, mesh.tp, (int)micro);
 	choices_describe(label + n, sizeof label - (size_t)n, &t->m, &j.low);
+	if (choices_draw(4) == 0 || mesh.pp > 1)
+		check_roles(&j, label);
 	ranks_run(&j);
 	see_job(&j);
 	saw(b.position[b.seq - 1] != b.seq - 1, "documents in a row");
 	check_outcome(t, &j, label);
-	if (choices_draw(4) == 0)
-		check_roles(&j, label);
 	if (choices_draw(8) == 0)
 		check_again(&j, label);
 	ranks_free(&j);

@@ -87,11 +87,14 @@ static void test_equal_to_one_rank(void **state)
 			j.low.mesh.replicate = 1 + (int32_t)choices_draw(RANKS_MOST);
 			j.low.mesh.shard = 1 + (int32_t)choices_draw(RANKS_MOST);
 			j.low.mesh.tp = tp;
+			j.low.mesh.pp = 1 + (int32_t)choices_draw(m.layers);
 		} while (fo_mesh_ranks(&j.low.mesh) > RANKS_MOST || b.rows % fo_mesh_data(&j.low.mesh));
 		j.low.rows = b.rows / fo_mesh_data(&j.low.mesh);
 		j.low.pass = choices_passes(&m);
 		j.low.pass.tp = tp > 1 ? 1 + choices_draw(FO_TP_COUNT - 1) : FO_TP_OFF;
 		j.low.pass.ddp = 1 + choices_draw(30);
+		j.low.pass.pp = j.low.mesh.pp > 1 ? 1 + choices_draw(FO_PP_KINDS_COUNT) : 0;
+		j.low.pass.offload = j.low.mesh.pp > 1 ? 0 : j.low.pass.offload;
 		j.low.pass.zero = j.low.mesh.shard > 1 ? choices_draw(FO_ZERO_COUNT) : FO_ZERO_OFF;
 		if (j.low.pass.zero == FO_ZERO_WEIGHTS) {
 			j.low.pass.zero_prefetch = choices_draw(4);

@@ -150,7 +150,13 @@ static void build(struct fo_program *p, const struct job *j, int rank)
 {
 	struct fo_lowering low = j->low;
 	low.mesh.rank = rank;
-	must(fo_pass_build(p, &j->model, &low));
+	if (fo_pass_build(p, &j->model, &low) != FO_OK) {
+		char label[400];
+		choices_describe(label, sizeof label, &j->model, &low);
+		fail_msg("rank %d: %s: %s, mesh %d x %d x %d x %d x %d, %d micro-batches", rank, fo_err_text(), label,
+			 fo_mesh_pp(&low.mesh), low.mesh.replicate, low.mesh.shard, low.mesh.cp, low.mesh.tp,
+			 (int)low.micro_batches);
+	}
 	if (j->by_hand)
 		make_by_hand(p, j);
 }
@@ -235,6 +241,37 @@ static struct job random_cp_job(void)
 	return j;
 }
 
+/* The same with stages of a pipeline: every schedule, with other axes. */
+static struct job random_pp_job(void)
+{
+	static const struct fo_mesh mesh[] = {
+		{ .pp = 2, .replicate = 1, .shard = 1, .tp = 1 }, { .pp = 3, .replicate = 1, .shard = 1, .tp = 1 },
+		{ .pp = 4, .replicate = 1, .shard = 1, .tp = 1 }, { .pp = 2, .replicate = 2, .shard = 1, .tp = 1 },
+		{ .pp = 2, .replicate = 1, .shard = 2, .tp = 1 }, { .pp = 2, .replicate = 2, .shard = 2, .tp = 1 },
+		{ .pp = 4, .replicate = 1, .shard = 2, .tp = 1 }, { .pp = 2, .replicate = 1, .shard = 1, .tp = 2 },
+		{ .pp = 2, .replicate = 1, .shard = 2, .tp = 2 }
+	};
+	struct job j = random_job(false);
+	const struct fo_mesh m = mesh[choices_draw(sizeof mesh / sizeof *mesh)];
+	const enum fo_pp_kind kind = (enum fo_pp_kind)choices_draw(FO_PP_KINDS_COUNT);
+	j.ranks = fo_mesh_ranks(&m);
+	j.low.mesh = m;
+	j.low.seq = 2 * (2 + choices_draw(3));
+	j.low.micro_batches = kind == FO_PP_DUALPIPE_V ? 2 * m.pp : 1 + choices_draw(5);
+	j.low.precision = FO_PRECISION_F64;
+	j.model.layers = m.pp * fo_pp_chunks_usual(kind);
+	j.model.heads *= m.tp;
+	j.model.kv_heads *= m.tp;
+	j.model.ffn *= m.tp;
+	j.low.pass = choices_passes(&j.model);
+	j.low.pass.ddp = 1;
+	j.low.pass.offload = 0;
+	j.low.pass.pp = 1 + kind;
+	j.low.pass.tp = m.tp > 1 ? 1 + choices_draw(FO_TP_COUNT - 1) : FO_TP_OFF;
+	choices_zero(&j.low.pass, m.shard);
+	return j;
+}
+
 /* ---- defects ---- */
 
 enum defect_kind {
@@ -259,6 +296,9 @@ enum defect_kind {
 	UPDATE_DROP,
 	UPDATE_DOUBLE,
 	COMPUTE_DROP,
+	WORK_DROP,
+	WORK_SWAP,
+	WORK_EARLIER,
 	ONE_LANE,
 	ADDED_WAIT,
 	DEFECTS
@@ -285,6 +325,9 @@ static const char *const defect_name[DEFECTS] = {
 	"optimizer operation dropped",
 	"optimizer operation twice",
 	"matrix product dropped",
+	"slot of work dropped",
+	"two slots of work exchanged",
+	"slot of work one place earlier",
 	"both directions on one lane",
 	"added wait",
 };
@@ -327,14 +370,17 @@ static bool slot_calls(const struct fo_program *p, int s)
 	return false;
 }
 
-static bool break_slots(struct fo_program *p, int kind)
+/* Forward, backward, or gradients of weights. */
+static bool slot_works(const struct fo_program *p, int s) { return p->block[p->slot[s].block].role <= FO_ROLE_WGRAD; }
+
+static bool break_slots(struct fo_program *p, int kind, bool wanted(const struct fo_program *p, int s))
 {
 	int at[2] = { -1, -1 }, n = 0;
 	for (int s = 0; s < p->nslot; s++)
-		if (slot_calls(p, s) && !below(++n))
+		if (wanted(p, s) && !below(++n))
 			at[0] = s;
 	for (int s = at[0] + 1; at[0] >= 0 && s < p->nslot && at[1] < 0; s++)
-		if (slot_calls(p, s))
+		if (wanted(p, s))
 			at[1] = s;
 	if (at[0] < 0 || (kind == SWAP_SLOTS && at[1] < 0) || (kind == EARLIER && !at[0]))
 		return false;
@@ -402,7 +448,7 @@ static bool break_call(struct fo_program *p, const struct defect *d)
 		p->block[b].op[v] = t;
 		return true;
 	case GROUP:
-		if (fo_mesh_tp(&p->run.mesh) > 1)
+		if (fo_mesh_tp(&p->run.mesh) > 1 || p->staged)
 			o->group = (uint8_t)(1 + (o->group + below(FO_GROUP_COUNT - 2)) % (FO_GROUP_COUNT - 1));
 		else
 			o->group = (uint8_t)(1 + (o->group + below(2)) % 3);
@@ -472,10 +518,13 @@ static const char *name_of(const struct defect *d)
 static bool plant(struct fo_program *p, const struct defect *d)
 {
 	fo_random_state = d->seed;
+	static const int work[] = { DROP_SLOT, SWAP_SLOTS, EARLIER };
 	if (d->kind >= DEFECTS)
 		return form[d->kind - DEFECTS].plant(p);
 	if (d->kind >= SWAP_SLOTS && d->kind <= DOUBLE_SLOT && d->kind != GROUP)
-		return break_slots(p, d->kind);
+		return break_slots(p, d->kind, slot_calls);
+	if (d->kind >= WORK_DROP && d->kind <= WORK_EARLIER)
+		return break_slots(p, work[d->kind - WORK_DROP], slot_works);
 	if (d->kind >= UPDATE_ROWS && d->kind <= COMPUTE_DROP)
 		return break_compute(p, d->kind);
 	if (d->kind == ONE_LANE)
@@ -640,22 +689,33 @@ static void describe(const struct job *j, const struct defect *d, char *text, si
 	char where[24] = "all ranks";
 	if (d->rank >= 0)
 		snprintf(where, sizeof where, "rank %d", d->rank);
-	snprintf(text, size, "%s in %s; %s, mesh %d x %d x %d x %d, %d micro-batches, %s", name_of(d), where,
-		 j->by_hand ? "by hand" : "ddp", j->low.mesh.replicate, j->low.mesh.shard, j->low.mesh.cp,
-		 j->low.mesh.tp, (int)j->low.micro_batches, label);
+	snprintf(text, size, "%s in %s; %s, mesh %d x %d x %d x %d x %d, %d micro-batches, %s", name_of(d), where,
+		 j->by_hand ? "by hand" : "ddp", fo_mesh_pp(&j->low.mesh), j->low.mesh.replicate, j->low.mesh.shard,
+		 j->low.mesh.cp, j->low.mesh.tp, (int)j->low.micro_batches, label);
 }
 
 struct tally {
 	int planted, caught, alike, missed;
 };
 
-static void plant_defects(int cases, bool tp)
+enum jobs { ROWS, TP, STAGES };
+
+static struct job draw_job(enum jobs which, int i)
+{
+	if (which == TP)
+		return random_tp_job();
+	if (which == STAGES)
+		return random_pp_job();
+	return random_job(i / DEFECTS % 3 == 2 || i % DEFECTS >= ONE_LANE);
+}
+
+static void plant_defects(int cases, enum jobs which)
 {
 	struct tally by[DEFECTS] = { 0 }, all = { 0 };
 	int hung = 0;
 	int64_t begin = fo_now_ns();
 	for (int i = 0; i < cases; i++) {
-		struct job j = tp ? random_tp_job() : random_job(i / DEFECTS % 3 == 2 || i % DEFECTS >= ONE_LANE);
+		struct job j = draw_job(which, i);
 		struct defect d = { .kind = i % DEFECTS,
 				    .rank = choices_draw(3) ? (int)choices_draw(j.ranks) : -1,
 				    .seed = (uint64_t)i * 7919 + 1 };
@@ -723,13 +783,19 @@ static int role_cases(int usual)
 static void test_defects(void **state)
 {
 	(void)state;
-	plant_defects(role_cases(1100), false);
+	plant_defects(role_cases(1100), ROWS);
 }
 
 static void test_tp_defects(void **state)
 {
 	(void)state;
-	plant_defects(role_cases(550), true);
+	plant_defects(role_cases(550), TP);
+}
+
+static void test_stage_defects(void **state)
+{
+	(void)state;
+	plant_defects(role_cases(550), STAGES);
 }
 
 /* Each form of defect, planted until it has been often enough: all are caught that change what comes out. */
@@ -807,6 +873,7 @@ static void test_roles(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_defects), cmocka_unit_test(test_tp_defects),
-					    cmocka_unit_test(test_forms), cmocka_unit_test(test_roles) };
+					    cmocka_unit_test(test_stage_defects), cmocka_unit_test(test_forms),
+					    cmocka_unit_test(test_roles) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ struct outcome {
 		int64_t n, row, whole, cols; /* rows `row` and on of a tensor of `whole` rows */
 		int64_t col, whole_cols;     /* and of its columns those from `col` on */
 		double *v;
-	} item[384];
+	} item[512];
 	int n;
 	double squares[5]; /* by kind, of all its tensors' elements */
 	int offset;        /* added to `which` */

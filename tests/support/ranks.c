@@ -208,7 +208,7 @@ struct kept {
 		struct fo_links links;
 	} rank[RANKS_MOST];
 };
-enum { KEPT_MOST = 128 };
+enum { KEPT_MOST = 256 };
 static struct kept kept[KEPT_MOST];
 static int nkept;
 
@@ -231,7 +231,8 @@ static struct kept *links_of(const struct fo_mesh *m, bool null)
 	for (int i = 0; i < nkept; i++)
 		if (kept[i].mesh.replicate == m->replicate && kept[i].mesh.shard == m->shard &&
 		    fo_mesh_cp(&kept[i].mesh) == fo_mesh_cp(m) && fo_mesh_tp(&kept[i].mesh) == fo_mesh_tp(m) &&
-		    fo_mesh_kv(&kept[i].mesh) == fo_mesh_kv(m) && kept[i].null == null)
+		    fo_mesh_pp(&kept[i].mesh) == fo_mesh_pp(m) && fo_mesh_kv(&kept[i].mesh) == fo_mesh_kv(m) &&
+		    kept[i].null == null)
 			return &kept[i];
 	struct kept *k = &kept[nkept++];
 	struct fo_comm *world[RANKS_MOST];

@@ -130,6 +130,39 @@ static void test_crowd(void **state)
 	fo_fleet_fini(&f);
 }
 
+/* What comes 0.5 s after it could: the call of rank 0 at 1.75, so all others wait; the path has the pauses. */
+static void test_before(void **state)
+{
+	(void)state;
+	struct fo_fleet f = { 0 };
+	struct fo_fleet_run run;
+	struct fo_fleet_path p;
+	const int32_t role_of[] = { 0, 1, 1 };
+	int all = fo_fleet_group(&f, "all", 1u << fo_fleet_axis(&f, "x", 3));
+	f.role_of = role_of;
+	for (int k = 0; k < 2; k++) {
+		struct fo_fleet_role *r = fo_fleet_role_add(&f, "role");
+		int32_t a = work(&f, r, "a", 1), x = call(&f, r, "sum", FO_LANE_REDUCE, all, 0);
+		r->op[x].seconds = 2;
+		r->op[x].before_s = k ? 0 : 0.5;
+		fo_fleet_need(r, a);
+		r->op[a].before_s = k ? 0 : 0.25;
+	}
+	must(fo_fleet_simulate(&run, &f));
+	assert_int_equal(run.classes, 2);
+	near(run.class[0].begin_s[1], 1.75);
+	near(run.class[1].begin_s[1], 1);
+	near(run.step_s, 3.75);
+	fo_fleet_path_of(&p, &run);
+	assert_int_equal(p.pieces, 4);
+	near(p.piece[0].end_s, 0.25);
+	assert_int_equal(p.piece[2].hold, FO_FLEET_HOLD_DISPATCH);
+	near(p.piece[2].end_s - p.piece[2].begin_s, 0.5);
+	fo_fleet_path_fini(&p);
+	fo_fleet_run_fini(&run);
+	fo_fleet_fini(&f);
+}
+
 /* ---- pipelines ---- */
 
 /* 1F1B of `stages` x `micro` x 2 replicas, with F and B of each stage in seconds. Transfers take no time. */
@@ -272,6 +305,7 @@ static void any_job(struct fo_fleet *f, uint64_t *g)
 		r->after_s = k % 2 ? 0.25 : 0;
 		for (int i = 0; i < ops; i++) {
 			struct fo_fleet_op x = op[i];
+			x.before_s = below(g, 8) ? 0 : 0.125;
 			x.seconds = below(g, 4) + 1e-3 * below(g, 1000); /* no two end at the same time by chance */
 			fo_fleet_op_add(r, x);
 			for (int n = 0; n < i; n++)
@@ -447,9 +481,10 @@ static void test_small(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_links),    cmocka_unit_test(test_host_link), cmocka_unit_test(test_crowd),
-		cmocka_unit_test(test_pipeline), cmocka_unit_test(test_straggler), cmocka_unit_test(test_classes),
-		cmocka_unit_test(test_jitter),   cmocka_unit_test(test_refused),   cmocka_unit_test(test_small),
+		cmocka_unit_test(test_links),   cmocka_unit_test(test_host_link), cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_before),  cmocka_unit_test(test_pipeline),  cmocka_unit_test(test_straggler),
+		cmocka_unit_test(test_classes), cmocka_unit_test(test_jitter),    cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_small),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,7 +99,7 @@ static fo_status walk(struct hand *g, int ranks)
 {
 	struct fo_sim_rank r[MOST];
 	for (int i = 0; i < ranks; i++)
-		r[i] = (struct fo_sim_rank){ &g[i].p, &g[i].u, &g[i].s };
+		r[i] = (struct fo_sim_rank){ &g[i].p, &g[i].u, &g[i].s, NULL };
 	return fo_sim_walk_ranks(r, ranks, false);
 }
 
@@ -163,7 +163,7 @@ static void test_links(void **state)
 	int a = compute(g, input(g), "a", 1);
 	reduce(g, a, FO_GROUP_DATA, FO_LANE_REDUCE, 6, 4);
 	finish(g);
-	struct fo_sim_rank one = { &g->p, &g->u, &g->s };
+	struct fo_sim_rank one = { &g->p, &g->u, &g->s, NULL };
 	must(fo_sim_walk_ranks(&one, 2, true)); /* both alike */
 	near(g->s.end_s[3], 7e-3);
 	end(g, 1);
@@ -526,7 +526,7 @@ static void test_step(void **state)
 			fo_sim_init(&s[k], &x.role->u, x.rank->overhead_s);
 			memcpy(s[k].seconds, x.rank->seconds, (size_t)u.n * sizeof *s[k].seconds);
 			memcpy(s[k].hold_s, x.rank->hold_s, (size_t)u.n * sizeof *s[k].hold_s);
-			rank[k] = (struct fo_sim_rank){ &x.role->p, &x.role->u, &s[k] };
+			rank[k] = (struct fo_sim_rank){ &x.role->p, &x.role->u, &s[k], NULL };
 		}
 		must(fo_sim_walk_ranks(rank, ranks, false));
 		for (int k = 0; k < ranks; k++) {

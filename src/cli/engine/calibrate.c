@@ -6,8 +6,10 @@
 #include "comm/mpi.h"
 #include "kernel/calibrate.h"
 #include "kernel/ceilings.h"
+#include "kernel/crowd.h"
 #include "train/overhead.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -81,6 +83,12 @@ static fo_status measure(struct fo_limits *m, struct fo_ceilings_options *o)
 /* Long enough for some calls of 16 MiB in each group; less where less is asked for. */
 #define LINKS_S 10
 #define PEAK_S 0.5
+#define CROWD_S 5
+
+static double links_seconds(const struct fo_cli_calibration *c)
+{
+	return c->seconds > 0 && c->seconds < LINKS_S ? c->seconds : LINKS_S;
+}
 
 /* Calls between ranks, and the peak of all their threads together: what ranks that compute at once take from each
  * other. */
@@ -97,7 +105,13 @@ static fo_status measure_links(struct fo_limits *m, const struct fo_cli_calibrat
 		FO_TRY(fo_calibrate_peak(dtype, count, PEAK_S, &p));
 		fo_limits_peak_raise(m, &p);
 	}
-	return fo_comm_measure(c->ranks, c->seconds > 0 && c->seconds < LINKS_S ? c->seconds : LINKS_S, m, progress, s);
+	if (c->program) {
+		enum fo_isa isa;
+		FO_TRY(fo_isa_choose(&isa));
+		FO_TRY(fo_crowd_measure(c->program, isa, each, c->ranks, fmin(links_seconds(c), CROWD_S), m, progress,
+					s));
+	}
+	return fo_comm_measure(c->ranks, links_seconds(c), m, progress, s);
 }
 
 static void record_state(struct screen *s, struct fo_limits_state *out)

@@ -556,7 +556,7 @@ static void say_machine(const struct fo_train_result *r, struct fo_doc *d)
 	const char *text = "", *unread = "";
 	char buf[96];
 	/* Ranks elsewhere count as well: too few claims rather than a wrong one. */
-	const int64_t threads = (int64_t)r->threads * r->ranks / r->ranks_here;
+	const int64_t threads = (int64_t)r->threads * r->ranks / (r->ranks_here ? r->ranks_here : 1);
 	const char *busy = fo_state_others_text(u->load, sysconf(_SC_NPROCESSORS_ONLN), threads, buf);
 	const struct {
 		double v;

@@ -1,0 +1,295 @@
+/* flatout plan: the best division of a job over a cluster, and why. */
+#include "cli/plan.h"
+
+#include <math.h>
+#include <string.h>
+
+struct plan {
+	struct fo_cli_job job;
+	const char *fix, *html, *json;
+	int objective;
+	int64_t top;
+	bool force;
+};
+static const struct fo_opt rows[] = {
+	FO_CLI_JOB_ROWS(struct plan, "plan"),
+	FO_OPT_TEXT(struct plan, fix, "plan.fix", "NAME=N,...", NULL,
+		    "what is not searched: tp=8,pp=4; an option of that name does the same"),
+	FO_OPT_ENUM(
+		struct plan, objective, "plan.objective", "time",
+		"what is best: the shortest step, which at a given batch is the highest MFU, or the cheapest token of "
+		"this cluster or a part of it",
+		"time|mfu|cost"),
+	FO_OPT_INT(struct plan, top, "plan.top", "N", "6", 1, FO_PLAN_SHOWN, "", "divisions that are shown"),
+	FO_OPT_OUTPUT(struct plan, html, "plan.html", "FILE", NULL, "a page", FO_OUTPUT_PAGE),
+	FO_CLI_OUTPUT_ROWS(struct plan, "plan", "JSON on standard output"),
+};
+enum { OBJECTIVE_COST = 2 };
+
+/* ---- what is asked ---- */
+
+static const struct fixable {
+	const char *name;
+	size_t offset;
+} fixable[] = {
+	{ "tp", offsetof(struct fo_plan_fixed, tp) },
+	{ "cp", offsetof(struct fo_plan_fixed, cp) },
+	{ "pp", offsetof(struct fo_plan_fixed, pp) },
+	{ "ep", offsetof(struct fo_plan_fixed, ep) },
+	{ "chunks", offsetof(struct fo_plan_fixed, chunks) },
+	{ "shard", offsetof(struct fo_plan_fixed, shard) },
+	{ "micro_batch", offsetof(struct fo_plan_fixed, micro_batch) },
+};
+enum { FIXABLE = sizeof fixable / sizeof *fixable };
+
+static fo_status fix_one(struct fo_plan_fixed *f, const char *text)
+{
+	char name[32] = "";
+	double n;
+	int used = 0;
+	if (sscanf(text, "%31[a-z_-]=%lf%n", name, &n, &used) != 2 || text[used])
+		return fo_hint(fo_fail(FO_EARG, "--fix %s: expected NAME=N", fo_cli_seen(text)), "--fix tp=8,pp=4");
+	for (char *p = name; *p; p++)
+		*p = *p == '-' ? '_' : *p;
+	if (!strcmp(name, "zero") && n >= 0 && n <= 3 && n == floor(n)) {
+		f->zero = (int)n;
+		return FO_OK;
+	}
+	for (int i = 0; i < FIXABLE; i++)
+		if (!strcmp(name, fixable[i].name)) {
+			if (!(n >= 1 && n == floor(n)))
+				return fo_fail(FO_EARG, "--fix %s: a whole number from 1 on was expected",
+					       fo_cli_seen(text));
+			*(double *)((char *)f + fixable[i].offset) = n;
+			return FO_OK;
+		}
+	return fo_hint(fo_fail(FO_EARG, "--fix %s: nothing of this name is searched", fo_cli_seen(text)),
+		       "tp, cp, pp, ep, chunks, shard, micro-batch, zero");
+}
+
+static fo_status fixed_of(const struct plan *in, struct fo_arena *arena, struct fo_plan_fixed *f)
+{
+	static const int schedule[] = { FO_PREDICT_GPIPE, FO_PREDICT_1F1B, FO_PREDICT_INTERLEAVED,
+					FO_PREDICT_ZERO_BUBBLE };
+	static const int again[] = { FO_PLAN_AGAIN_NONE, FO_PLAN_AGAIN_OP, FO_PLAN_AGAIN_FULL };
+	const struct fo_cli_job *j = &in->job;
+	*f = (struct fo_plan_fixed){ .tp = (double)j->tp,
+				     .cp = (double)j->cp,
+				     .pp = (double)j->pp,
+				     .ep = (double)j->ep,
+				     .chunks = (double)j->chunks,
+				     .shard = (double)j->shard,
+				     .micro_batch = (double)j->micro_batch,
+				     .zero = (int)j->zero,
+				     .schedule = j->schedule < 0 ? -1 : schedule[j->schedule],
+				     .again = j->recompute < 0 ? -1 : again[j->recompute] };
+	if (j->schedule >= 0 && f->schedule == FO_PREDICT_GPIPE)
+		return fo_hint(fo_fail(FO_EARG, "GPipe is not searched: 1F1B takes as long and less memory"),
+			       "--schedule=1f1b");
+	const char **one;
+	int n = in->fix ? fo_job_split_settings(in->fix, arena, &one) : 0;
+	for (int i = 0; i < n; i++)
+		FO_TRY(fix_one(f, one[i]));
+	return FO_OK;
+}
+
+static const struct fo_plan_framework *framework_of(const struct fo_job *job)
+{
+	const char *id = job->form ? job->form->id : "any";
+	const struct fo_plan_framework *f = fo_plan_framework_of(id);
+	if (!f && (!strncmp(id, "megatron", 8) || !strncmp(id, "nemo", 4)))
+		f = fo_plan_framework_of("megatron");
+	if (!f && !strncmp(id, "torchtitan", 10))
+		f = fo_plan_framework_of("torchtitan");
+	return f ? f : fo_plan_framework_of("any");
+}
+
+static fo_status ask(const struct plan *in, struct fo_cli_planned *p)
+{
+	struct fo_cli_asked *a = p->asked;
+	double batch = fo_job_number(&a->job, FO_JOB_GLOBAL_BATCH);
+	/* A planned torchtitan job is compiled: that costs nothing but a setting. */
+	if (a->job.form && !strncmp(a->job.form->id, "torchtitan", 10) && !fo_job_stated(&a->job, FO_JOB_COMPILE))
+		fo_job_set(&a->job, FO_JOB_COMPILE, 1);
+	FO_TRY(fo_job_ask_base(&a->job, &a->cluster, &a->given, &p->job));
+	if (!(batch >= 1))
+		return fo_hint(fo_fail(FO_EARG, "how much a step is must be known: the batch is not searched"),
+			       "--global-tokens=4M, or --global-batch=512 sequences");
+	p->ask = (struct fo_plan_asked){ .base = p->job.base,
+					 .framework = framework_of(&a->job),
+					 .devices = a->cluster.devices,
+					 .global_batch = batch };
+	return fixed_of(in, &a->arena, &p->ask.fixed);
+}
+
+/* ---- what limits ---- */
+
+/* The least time of a sequence in the axes that were shown: the best of all is at most that. */
+static double best_with(const struct fo_cli_planned *p, struct fo_plan_asked a, struct fo_plan *scratch)
+{
+	double best = INFINITY;
+	for (int i = 0; i < p->plan.points; i++) {
+		const struct fo_predict_layout *l = &p->plan.point[i].layout;
+		a.fixed.tp = l->tp;
+		a.fixed.cp = l->cp;
+		a.fixed.pp = l->pp;
+		a.fixed.ep = l->ep;
+		if (fo_plan_search(scratch, &a) == FO_OK)
+			best = fmin(best, scratch->point[0].step.seconds / a.global_batch);
+		fo_err_clear();
+	}
+	return best;
+}
+
+static void prepared(struct fo_plan_asked *a, const struct fo_predict_machine *m)
+{
+	struct fo_predict_job job = a->base.job;
+	job.machine = *m;
+	(void)fo_predict_prepare(&job, &a->base); /* what could be prepared before still can */
+}
+
+/* What twice of each would give at least: the search again, in the axes of the divisions that are best now. */
+static void find_limits(struct fo_cli_planned *p)
+{
+	struct fo_plan *scratch = fo_xmalloc(sizeof *scratch);
+	const struct fo_predict_machine m = p->ask.base.job.machine;
+	double now = p->plan.point[0].step.seconds / p->ask.global_batch;
+	for (int i = 0; i < FO_CLI_LIMITS; i++) {
+		struct fo_plan_asked a = p->ask;
+		struct fo_predict_machine other = m;
+		switch (i) {
+		case FO_CLI_LIMIT_MEMORY: a.memory_bytes = 2 * m.memory_bytes; break;
+		case FO_CLI_LIMIT_NET: other.net_byte_s *= 2; break;
+		case FO_CLI_LIMIT_NODE: other.node_byte_s *= 2; break;
+		case FO_CLI_LIMIT_BATCH: a.global_batch *= 2; break;
+		default: break;
+		}
+		if (i == FO_CLI_LIMIT_NET || i == FO_CLI_LIMIT_NODE)
+			prepared(&a, &other);
+		p->limit[i] = i == FO_CLI_LIMIT_NET && p->asked->cluster.nodes <= 1 ? NAN
+										    : now / best_with(p, a, scratch);
+	}
+	free(scratch);
+}
+
+/* ---- a part of the cluster ---- */
+
+/* The cheapest token: the same batch on whole nodes, halved as long as they are. */
+static fo_status search_cost(struct fo_cli_planned *p)
+{
+	struct fo_plan *other = fo_xmalloc(sizeof *other);
+	struct fo_plan_asked a = p->ask;
+	double node = p->asked->cluster.per_node, best = INFINITY;
+	fo_status st = FO_EARG;
+	for (double n = p->ask.devices; n >= 1; n /= 2) {
+		a.devices = n;
+		fo_status one = fo_plan_search(other, &a);
+		double cost = one == FO_OK ? n * other->point[0].step.seconds : INFINITY;
+		if (one == FO_OK && cost < best) {
+			best = cost;
+			p->plan = *other;
+			p->ask.devices = n;
+			fo_err_clear();
+			st = FO_OK;
+		} else if (st != FO_OK) {
+			st = one;
+		}
+		if (fmod(n, 2) != 0 || (n > node && fmod(n / 2, node) != 0))
+			break;
+	}
+	if (st == FO_OK)
+		fo_err_clear();
+	free(other);
+	return st;
+}
+
+static fo_status does_not_fit(const struct fo_cli_planned *p)
+{
+	const struct fo_plan_point *s = &p->plan.smallest;
+	char need[32], have[32];
+	fo_draw_number(need, s->step.bytes, FO_DRAW_BYTES);
+	fo_draw_number(have, p->ask.base.job.machine.memory_bytes, FO_DRAW_BYTES);
+	struct fo_plan *other = fo_xmalloc(sizeof *other);
+	struct fo_plan_asked a = p->ask;
+	double fits = 0;
+	for (a.devices *= 2; a.devices <= 1e6 && !fits; a.devices *= 2) {
+		a.global_batch = fmax(a.global_batch, a.devices);
+		fits = fo_plan_search(other, &a) == FO_OK ? a.devices : 0;
+	}
+	fo_err_clear();
+	free(other);
+	fo_fail(FO_ENOMEM, "%s fits on %.15g %s in none of %lld divisions: the smallest takes %s of %s a device",
+		p->asked->job.model.name, p->ask.devices, p->asked->cluster.device->name, (long long)p->plan.legal,
+		need, have);
+	return fits ? fo_hint(FO_ENOMEM, "%.15g such devices hold it", fits)
+		    : fo_hint(FO_ENOMEM, "no number of such devices does: 'flatout devices' lists larger ones");
+}
+
+/* ---- the command ---- */
+
+static fo_status search(const struct plan *in, struct fo_cli_planned *p)
+{
+	fo_status st = in->objective == OBJECTIVE_COST ? search_cost(p) : fo_plan_search(&p->plan, &p->ask);
+	if (st == FO_ENOMEM && p->plan.too_large)
+		return does_not_fit(p);
+	FO_TRY(st);
+	for (int i = 0; i < p->plan.points && i < in->top; i++)
+		fo_predict_certainty_of(&p->ask.base, &p->plan.point[i].layout, &p->plan.point[i].step, &p->sure[i]);
+	fo_predict_certainty_of(&p->ask.base, &p->plan.point[p->plan.named].layout, &p->plan.point[p->plan.named].step,
+				&p->named_sure);
+	find_limits(p);
+	p->top = (int)in->top;
+	return FO_OK;
+}
+
+static fo_status show(const struct fo_cli_call *call, const struct fo_cli_planned *p)
+{
+	const struct plan *in = call->in;
+	struct fo_doc page = { 0 }, *d = call->json || (in->html && !strcmp(in->html, "-")) ? &page : call->doc;
+	if (!call->json || in->html)
+		fo_cli_planned_doc(d, p);
+	if (call->json)
+		fo_cli_planned_json(call->json, p);
+	fo_status st = in->html ? fo_cli_page(d, in->html) : FO_OK;
+	fo_doc_fini(&page);
+	return st;
+}
+
+static fo_status run(const struct fo_cli_call *call)
+{
+	const struct plan *in = call->in;
+	struct fo_cli_asked a;
+	struct fo_cli_planned *p = fo_xmalloc(sizeof *p);
+	p->asked = &a;
+	fo_status st = fo_cli_job_read(call, &in->job, &a);
+	if (st == FO_OK)
+		st = ask(in, p);
+	if (st == FO_OK)
+		st = search(in, p);
+	if (st == FO_OK)
+		st = show(call, p);
+	free(p);
+	fo_cli_job_fini(&a);
+	return st;
+}
+
+const struct fo_command fo_cmd_plan = {
+	.name = "plan",
+	.group = "plan",
+	.usage =
+		"flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] [--precision P] [--fix tp=8,...] "
+		"[--objective time|mfu|cost] [--html FILE] [--json]",
+	.summary = "the best division of a job over a cluster, and why",
+	.text = "Looks at every legal division of the devices into pipeline stages with schedule and chunks, data parallelism "
+		"with its ZeRO stage and shards, context, tensor and expert parallelism, with recomputation and "
+		"micro-batch. Shows the best, which of them tie, why others lose, what limits the best, and its settings "
+		"for run.yaml, torchtitan, Megatron-LM and DeepSpeed.\n\n"
+		"  flatout plan --model llama-3.1-405b --cluster 128xHGX-H100 --seq 8192 \\\n"
+		"      --global-tokens 16M --framework megatron\n"
+		"  flatout plan --model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 \\\n"
+		"      --global-batch 512 --fix tp=8\n",
+	.opts = rows,
+	.act = run,
+	.size = sizeof(struct plan),
+	.most = FO_CLI_ANY,
+};

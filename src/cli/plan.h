@@ -1,0 +1,27 @@
+/* flatout plan: what was found, for the files that print it. */
+#ifndef FO_CLI_PLAN_H
+#define FO_CLI_PLAN_H
+
+#include "cli/predict_cluster.h"
+#include "plan/plan.h"
+#include "plan/settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What twice of it would give. */
+enum { FO_CLI_LIMIT_MEMORY, FO_CLI_LIMIT_NET, FO_CLI_LIMIT_NODE, FO_CLI_LIMIT_BATCH, FO_CLI_LIMITS };
+
+struct fo_cli_planned {
+	struct fo_cli_asked *asked;
+	struct fo_job_asked job;
+	struct fo_plan_asked ask;
+	struct fo_plan plan;
+	struct fo_predict_certainty sure[FO_PLAN_SHOWN], named_sure;
+	double limit[FO_CLI_LIMITS]; /* speed with twice of it over speed now; NAN: does not apply */
+	int top;
+};
+void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p);
+void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p);
+
+#endif

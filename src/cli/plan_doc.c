@@ -1,0 +1,244 @@
+/* What flatout plan prints. */
+#include "cli/plan.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct fo_plan_point *named(const struct fo_cli_planned *p) { return &p->plan.point[p->plan.named]; }
+
+/* ---- words ---- */
+
+static const char *division(struct fo_doc *d, const struct fo_plan_point *x)
+{
+	const struct fo_predict_layout *l = &x->layout;
+	double ranks = x->step.dp * l->cp;
+	const char *t = fo_doc_printf(d, "dp %.15g", x->step.dp);
+	if (l->tp > 1)
+		t = fo_doc_printf(d, "%s tp %.15g%s", t, l->tp, l->sp ? "" : " (no sp)");
+	if (l->cp > 1)
+		t = fo_doc_printf(d, "%s cp %.15g", t, l->cp);
+	if (l->pp > 1)
+		t = fo_doc_printf(d, "%s pp %.15g", t, l->pp);
+	if (l->chunks > 1)
+		t = fo_doc_printf(d, "%s x %.15g chunks", t, l->chunks);
+	if (l->schedule == FO_PREDICT_ZERO_BUBBLE)
+		t = fo_doc_printf(d, "%s zero bubble", t);
+	if (l->ep > 1)
+		t = fo_doc_printf(d, "%s ep %.15g", t, l->ep);
+	if (ranks > 1)
+		t = fo_doc_printf(d, "%s ZeRO %.0f", t, l->zero);
+	if (l->shard > 0)
+		t = fo_doc_printf(d, "%s over %.15g", t, l->shard);
+	return t;
+}
+
+static const char *again_text(const struct fo_plan_point *x) { return fo_plan_again_name[x->again]; }
+
+static double exposed(const struct fo_predict_step *s)
+{
+	static const enum fo_predict_part part[] = { FO_PREDICT_TENSOR, FO_PREDICT_CONTEXT, FO_PREDICT_EXPERT,
+						     FO_PREDICT_DATA, FO_PREDICT_SENDS };
+	double sum = 0;
+	for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+		sum += s->part[part[i]];
+	return sum;
+}
+
+/* One sentence: the parts that make x slower than the best, and what it saves. */
+static const char *why(struct fo_doc *d, const struct fo_plan_point *best, const struct fo_plan_point *x)
+{
+	double most = 0, least = 0;
+	int loses = -1, gains = -1;
+	for (int i = 0; i < FO_PREDICT_PARTS; i++) {
+		double by = x->step.part[i] - best->step.part[i];
+		if (by > most) {
+			most = by;
+			loses = i;
+		}
+		if (by < least) {
+			least = by;
+			gains = i;
+		}
+	}
+	if (loses < 0)
+		return "no part of it is slower";
+	double whole = best->step.seconds;
+	const char *t = fo_doc_printf(d, "%s takes %s more (%.1f %% of the step)", fo_predict_part_name[loses],
+				      fo_doc_num(d, most, FO_DRAW_SECONDS), 100 * most / whole);
+	return gains >= 0 && least < -0.005 * whole ? fo_doc_printf(d, "%s, %s %s less", t, fo_predict_part_name[gains],
+								    fo_doc_num(d, -least, FO_DRAW_SECONDS))
+						    : t;
+}
+
+/* ---- text and page ---- */
+
+static const char *const limit_name[FO_CLI_LIMITS] = { "memory of a device", "network between nodes",
+						       "links inside a node", "tokens of a step" };
+
+static void say_limits(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	int next = -1;
+	for (int i = 0; i < FO_CLI_LIMITS; i++)
+		if (p->limit[i] > 1.005 && (next < 0 || p->limit[i] > p->limit[next]))
+			next = i;
+	if (next < 0)
+		fo_doc_line(d, "limit",
+			    "twice the memory, network, links or batch would change it by less than 0.5 %%: compute "
+			    "is the limit");
+	else
+		fo_doc_line(d, "limit", "%s: twice as much makes a step at least %.1f %% shorter for its tokens",
+			    limit_name[next], 100 * (1 - 1 / p->limit[next]));
+	fo_doc_heading(d, "What twice of it would give at least");
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lr", "twice", "speed");
+	for (int i = 0; i < FO_CLI_LIMITS; i++)
+		if (!isnan(p->limit[i]))
+			fo_doc_row(d, limit_name[i], fo_doc_num(d, p->limit[i], FO_DRAW_FACTOR));
+}
+
+static int ties(const struct fo_cli_planned *p)
+{
+	int n = 0;
+	while (n < p->plan.points && p->plan.point[n].step.seconds <= (1 + FO_PLAN_TIE) * p->plan.point[0].step.seconds)
+		n++;
+	return n;
+}
+
+static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	const struct fo_plan_point *x = named(p);
+	const struct fo_predict_step *s = &x->step;
+	const struct fo_cluster *c = &p->asked->cluster;
+	const char *type = fo_predict_type_name[p->job.job.type];
+	double usable = p->ask.base.job.machine.memory_bytes;
+	fo_doc_line(d, "plan", "%s on %.15g x %s%s, for %s: %.15g sequences of %.15g tokens a step, %s",
+		    p->asked->job.model.name, p->ask.devices, c->device->name,
+		    p->ask.devices < c->devices ? " (a part of the cluster)" : "", p->ask.framework->title,
+		    p->ask.global_batch, p->job.job.seq, type);
+	fo_doc_line(d, "searched", "%lld legal divisions in %s: %lld fit in memory and were timed, %lld do not fit",
+		    (long long)p->plan.legal, fo_doc_num(d, p->plan.seconds, FO_DRAW_SECONDS), (long long)p->plan.timed,
+		    (long long)p->plan.too_large);
+	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, micro-batch %.15g, recomputation: %s", division(d, x),
+		       x->layout.micro_batch, again_text(x));
+	if (ties(p) > 1)
+		fo_doc_line(d, "ties",
+			    "%d divisions lie within %.1f %%, which is no difference: this is the simplest of them",
+			    ties(p), 100 * FO_PLAN_TIE);
+	fo_doc_line(d, "step", "%s (%s), %s a device", fo_doc_num(d, s->seconds, FO_DRAW_SECONDS),
+		    fo_cli_range(d, p->named_sure.seconds, FO_DRAW_SECONDS), fo_doc_si(d, s->tokens_s, "tok/s"));
+	fo_doc_line(d, "MFU", "%.1f %% mfu_causal, %.1f %% mfu, of %s/s (%s)", 100 * s->mfu_causal, 100 * s->mfu,
+		    fo_doc_si(d, p->job.job.machine.peak[p->job.job.type], "FLOP"), type);
+	fo_doc_line(d, "memory", "%s (%s) of %s a device", fo_doc_num(d, s->bytes, FO_DRAW_BYTES),
+		    fo_cli_range(d, p->named_sure.bytes, FO_DRAW_BYTES), fo_doc_num(d, usable, FO_DRAW_BYTES));
+	if (p->named_sure.flag)
+		fo_doc_verdict(d, FO_DOC_BAD, "doubt", "%s", p->named_sure.flag);
+	if (c->nodes > 1 && c->net_assumed && !fo_range_known(p->asked->given.net_gb_s))
+		fo_doc_line(d, "network",
+			    "nobody stated it: %.3g GB/s a device, the usual adapter; --measured-bandwidth says what "
+			    "collectives reach on yours",
+			    p->job.job.machine.net_byte_s / 1e9);
+	for (int i = 0; i < p->job.inferences; i++)
+		fo_doc_line(d, "assumed", "%s", p->job.inferred[i]);
+}
+
+static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	const struct fo_plan *o = &p->plan;
+	int shown = o->points < p->top ? o->points : p->top, tied = ties(p);
+	fo_doc_heading(d, "The best of each way to divide");
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "llrrrrR", "division", "again", "step", "MFU %", "GiB", "exposed",
+		     "bubble");
+	for (int i = 0; i < shown; i++) {
+		const struct fo_plan_point *x = &o->point[i];
+		const char *mark = i == o->named ? "> " : i < tied ? "= " : "";
+		fo_doc_row(d, fo_doc_printf(d, "%s%s mb %.15g", mark, division(d, x), x->layout.micro_batch),
+			   again_text(x), fo_doc_num(d, x->step.seconds, FO_DRAW_SECONDS),
+			   fo_doc_printf(d, "%.1f", 100 * x->step.mfu_causal),
+			   fo_doc_printf(d, "%.0f", x->step.bytes / 0x1p30),
+			   fo_doc_printf(d, "%.1f %%", 100 * exposed(&x->step) / x->step.seconds),
+			   fo_doc_printf(d, "%.1f %%", 100 * x->step.part[FO_PREDICT_BUBBLE] / x->step.seconds));
+	}
+	fo_doc_para(
+		d,
+		"> is what to take, = ties with it. MFU is mfu_causal; exposed is communication that nothing hides.");
+	fo_doc_heading(d, "Why others lose to the fastest");
+	for (int i = 1; i < shown; i++)
+		fo_doc_item(d, "%s: %s", division(d, &o->point[i]), why(d, &o->point[0], &o->point[i]));
+}
+
+static void say_settings(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	for (int w = 0; w < FO_PLAN_WORDS; w++) {
+		struct fo_str s = { 0 };
+		const char *reason;
+		if (!fo_plan_settings((enum fo_plan_words)w, &p->ask, named(p), p->asked->job.model.name, &s,
+				      &reason)) {
+			fo_doc_remark(d, "%s: cannot run it: %s.", fo_plan_words_title[w], reason);
+		} else {
+			fo_doc_heading(d, "Settings: %s", fo_plan_words_title[w]);
+			fo_doc_code(d, s.data);
+		}
+		fo_str_fini(&s);
+	}
+}
+
+void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	fo_doc_title(d, "Plan: %s", p->asked->job.model.name);
+	say_head(d, p);
+	say_limits(d, p);
+	say_points(d, p);
+	say_settings(d, p);
+}
+
+/* ---- JSON ---- */
+
+static void json_point(struct fo_json *j, const struct fo_plan_point *x, const struct fo_predict_certainty *sure)
+{
+	const struct fo_predict_layout *l = &x->layout;
+	fo_json_object(j, NULL);
+	fo_json_put(j, FO_REAL("dp", x->step.dp), FO_REAL("tp", l->tp), FO_REAL("cp", l->cp), FO_REAL("pp", l->pp),
+		    FO_REAL("ep", l->ep), FO_REAL("chunks", l->chunks), FO_INT("schedule", l->schedule),
+		    FO_REAL("zero", l->zero), FO_REAL("shard", l->shard > 0 ? l->shard : x->step.dp * l->cp),
+		    FO_BOOL("sequence_parallel", l->sp), FO_REAL("micro_batch", l->micro_batch),
+		    FO_REAL("micro_batches", l->micro_batches), FO_TEXT("recompute", again_text(x)),
+		    FO_REAL("step_seconds", x->step.seconds), FO_REAL("step_seconds_low", sure->seconds.low),
+		    FO_REAL("step_seconds_high", sure->seconds.high),
+		    FO_REAL("tokens_per_second_per_device", x->step.tokens_s), FO_REAL("mfu", x->step.mfu),
+		    FO_REAL("mfu_causal", x->step.mfu_causal), FO_REAL("memory_bytes", x->step.bytes),
+		    FO_REAL("exposed_seconds", exposed(&x->step)),
+		    FO_REAL("bubble_seconds", x->step.part[FO_PREDICT_BUBBLE]));
+	fo_json_close(j);
+}
+
+void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p)
+{
+	static const char *const limit[FO_CLI_LIMITS] = { "memory", "network", "node_links", "batch" };
+	int shown = p->plan.points < p->top ? p->plan.points : p->top;
+	fo_json_put(j, FO_TEXT("model", p->asked->job.model.name), FO_TEXT("device", p->asked->cluster.device->name),
+		    FO_REAL("devices", p->ask.devices), FO_TEXT("framework", p->ask.framework->id),
+		    FO_REAL("global_batch", p->ask.global_batch), FO_REAL("seq", p->job.job.seq),
+		    FO_INT("legal", p->plan.legal), FO_INT("timed", p->plan.timed),
+		    FO_INT("too_large", p->plan.too_large), FO_REAL("search_seconds", p->plan.seconds),
+		    FO_INT("ties", ties(p)), FO_INT("named", p->plan.named));
+	fo_json_array(j, "best");
+	json_point(j, named(p), &p->named_sure);
+	fo_json_close(j);
+	fo_json_array(j, "points");
+	for (int i = 0; i < shown; i++)
+		json_point(j, &p->plan.point[i], &p->sure[i]);
+	fo_json_close(j);
+	fo_json_object(j, "twice");
+	for (int i = 0; i < FO_CLI_LIMITS; i++)
+		fo_json_real(j, limit[i], p->limit[i]);
+	fo_json_close(j);
+	fo_json_object(j, "settings");
+	for (int w = 0; w < FO_PLAN_WORDS; w++) {
+		struct fo_str s = { 0 };
+		const char *reason;
+		bool can = fo_plan_settings((enum fo_plan_words)w, &p->ask, named(p), p->asked->job.model.name, &s,
+					    &reason);
+		fo_json_text(j, fo_plan_words_id[w], can ? s.data : NULL);
+		fo_str_fini(&s);
+	}
+	fo_json_close(j);
+}

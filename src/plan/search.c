@@ -1,0 +1,417 @@
+/* Every legal division, and the best of them. */
+#include "plan/plan.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/thread.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BIT(i) (1u << (i))
+#define ZERO(a, b) (BIT(a) | BIT(b))
+enum {
+	ALL_AGAIN = BIT(FO_PLAN_AGAINS) - 1,
+	LAYERS_AGAIN = BIT(FO_PLAN_AGAIN_NONE) | BIT(FO_PLAN_AGAIN_QUARTER) | BIT(FO_PLAN_AGAIN_HALF) |
+		       BIT(FO_PLAN_AGAIN_MOST) | BIT(FO_PLAN_AGAIN_FULL),
+};
+
+enum { CHUNKS = 64 };
+const struct fo_plan_framework fo_plan_framework[] = {
+	{ .id = "any",
+	  .title = "any framework",
+	  .zero = BIT(4) - 1,
+	  .shards_part = true,
+	  .tp = true,
+	  .cp = true,
+	  .pp = true,
+	  .ep = true,
+	  .zero_bubble = true,
+	  .chunks = CHUNKS,
+	  .again = ALL_AGAIN,
+	  .origin = "whatever src/predict knows" },
+	/* More than two chunks want pipeline_parallel_layers_per_stage, which src/job does not read yet. */
+	{ .id = "torchtitan",
+	  .title = "torchtitan",
+	  .zero = ZERO(0, 3),
+	  .shards_part = true,
+	  .tp = true,
+	  .cp = true,
+	  .pp = true,
+	  .ep = true,
+	  .chunks = 2,
+	  .sp_always = true,
+	  .again = BIT(FO_PLAN_AGAIN_NONE) | BIT(FO_PLAN_AGAIN_OP) | BIT(FO_PLAN_AGAIN_FULL),
+	  .origin = "torchtitan 0.2.2: parallelism.*, activation_checkpoint.mode" },
+	{ .id = "megatron",
+	  .title = "Megatron-LM",
+	  .zero = ZERO(0, 1),
+	  .tp = true,
+	  .cp = true,
+	  .pp = true,
+	  .ep = true,
+	  .chunks = CHUNKS,
+	  .pp_zero_most_1 = true,
+	  .again = LAYERS_AGAIN,
+	  .origin = "Megatron Core 0.20.0: arguments.py" },
+	{ .id = "deepspeed",
+	  .title = "DeepSpeed",
+	  .zero = BIT(4) - 1,
+	  .chunks = 1,
+	  .pp_zero_most_1 = true,
+	  .again = BIT(FO_PLAN_AGAIN_NONE) | BIT(FO_PLAN_AGAIN_FULL),
+	  .origin = "DeepSpeed 0.19: zero_optimization" },
+	{ .id = "flatout",
+	  .title = "Flatout",
+	  .zero = BIT(4) - 1,
+	  .shards_part = true,
+	  .tp = true,
+	  .cp = true,
+	  .chunks = 1,
+	  .again = LAYERS_AGAIN,
+	  .origin = "src/program/run.c: mesh.*, pass.zero, pass.recompute-layers" },
+};
+const int fo_plan_frameworks = sizeof fo_plan_framework / sizeof *fo_plan_framework;
+
+const struct fo_plan_framework *fo_plan_framework_of(const char *id)
+{
+	for (int i = 0; i < fo_plan_frameworks; i++)
+		if (!strcmp(fo_plan_framework[i].id, id))
+			return &fo_plan_framework[i];
+	return NULL;
+}
+
+const char *const fo_plan_again_name[FO_PLAN_AGAINS] = {
+	"none", "selective", "a quarter of the layers", "half of the layers", "three quarters of the layers", "full",
+};
+static const struct {
+	double recompute, kept; /* kept 0: what is not computed again */
+} again_of[FO_PLAN_AGAINS] = { { 0, 0 }, { .5, .42 }, { .25, 0 }, { .5, 0 }, { .75, 0 }, { 1, 0 } };
+
+/* ---- what is legal ---- */
+
+static bool divides(double whole, double part) { return part >= 1 && fmod(whole, part) == 0; }
+
+const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	const struct fo_plan_framework *f = a->framework;
+	const struct fo_predict_model *m = &a->base.job.model;
+	double rest = l->devices / (l->tp * l->cp * l->pp), ranks = rest * l->cp;
+	if (!divides(l->devices, l->tp * l->cp * l->pp))
+		return "tp x cp x pp does not divide the devices";
+	if (!divides(m->heads, l->tp) || !divides(fmax(m->kv_heads, l->tp), fmin(m->kv_heads, l->tp)))
+		return "tp does not divide the heads";
+	if ((l->tp > 1 && !f->tp) || (l->cp > 1 && !f->cp) || (l->pp > 1 && !f->pp) || (l->ep > 1 && !f->ep))
+		return "the framework has no such axis";
+	if (l->cp > 1 && !divides(a->base.job.seq, 2 * l->cp)) /* halves of both ends balance causal attention */
+		return "2 cp does not divide the sequence";
+	if (l->pp * l->chunks > m->layers)
+		return "more stages and chunks than layers";
+	if (l->chunks > 1 && (l->pp <= 1 || l->chunks > f->chunks || !divides(m->layers, l->pp * l->chunks)))
+		return "chunks need stages that divide the layers";
+	if (l->chunks > 1 && !divides(l->micro_batches, l->pp))
+		return "interleaving needs micro-batches that are a multiple of the stages";
+	if ((l->schedule == FO_PREDICT_INTERLEAVED) != (l->chunks > 1))
+		return "chunks are what an interleaved schedule has";
+	if (l->schedule == FO_PREDICT_ZERO_BUBBLE && (l->pp <= 1 || !f->zero_bubble))
+		return "the framework has no such schedule";
+	if (!divides(a->global_batch, rest * l->micro_batch) ||
+	    l->micro_batches != a->global_batch / (rest * l->micro_batch))
+		return "micro-batches do not divide the batch";
+	if (!(f->zero & BIT((int)l->zero)) || (l->pp > 1 && l->zero > 1 && f->pp_zero_most_1))
+		return "the framework has no such ZeRO stage there";
+	if (l->zero > 0 && ranks <= 1)
+		return "one rank has nobody to share states with";
+	if (l->shard > 0 &&
+	    (l->zero <= 0 || !f->shards_part || !divides(ranks, l->shard) || l->shard <= 1 || l->shard >= ranks))
+		return "states are shared by a part of the ranks that divides them";
+	if (l->ep > 1 && (!divides(m->experts, l->ep) || !divides(l->devices / l->pp, l->ep)))
+		return "ep does not divide the experts";
+	if (l->sp && l->tp <= 1)
+		return "sequence parallelism is beside tensor parallelism";
+	if (f->sp_always && l->tp > 1 && !l->sp)
+		return "the framework has no tensor parallelism without sequence parallelism";
+	return NULL;
+}
+
+int fo_plan_parts(const struct fo_predict_layout *l, double ranks)
+{
+	int again = l->recompute > 0 && l->recompute < 1;
+	return 4 * (l->pp > 1) + 3 * (l->cp > 1) + 3 * (l->tp > 1) + 2 * (l->ep > 1) + 2 * (l->chunks > 1) +
+	       2 * (l->schedule == FO_PREDICT_ZERO_BUBBLE) + (l->shard > 0 && l->shard < ranks) + again +
+	       (l->tp > 1 && !l->sp);
+}
+
+/* ---- every division ---- */
+
+/* The divisors of n, ascending; their number. */
+enum { DIVISORS = 512 };
+static int divisors(double n, double *out)
+{
+	int count = 0;
+	double large[DIVISORS];
+	int larges = 0;
+	for (double d = 1; d * d <= n && count + larges < DIVISORS; d++) {
+		if (fmod(n, d) != 0)
+			continue;
+		out[count++] = d;
+		if (d * d < n)
+			large[larges++] = n / d;
+	}
+	while (larges)
+		out[count++] = large[--larges];
+	return count;
+}
+
+static bool may(double fixed, double value) { return fixed == 0 || fixed == value; }
+
+/* One division into axes, of which all others follow. */
+struct axes {
+	double tp, cp, pp, ep;
+};
+struct walk {
+	const struct fo_plan_asked *a;
+	struct fo_predict_layout l;
+	bool (*fn)(void *ctx, const struct fo_predict_layout *l, int again);
+	void *ctx;
+	bool on;
+};
+
+static void put(struct walk *w, int again)
+{
+	w->l.recompute = again_of[again].recompute;
+	w->l.kept = again_of[again].kept;
+	w->on = w->fn(w->ctx, &w->l, again);
+}
+
+static void walk_again(struct walk *w)
+{
+	const struct fo_plan_fixed *f = &w->a->fixed;
+	for (int i = 0; i < FO_PLAN_AGAINS && w->on; i++)
+		if (w->a->framework->again & BIT(i) && (f->again < 0 || f->again == i))
+			put(w, i);
+}
+
+static void walk_states(struct walk *w, const double *shard, int shards)
+{
+	const struct fo_plan_asked *a = w->a;
+	for (int zero = 0; zero <= 3 && w->on; zero++) {
+		if (a->fixed.zero >= 0 && a->fixed.zero != zero)
+			continue;
+		w->l.zero = zero;
+		for (int i = -1; i < shards && w->on; i++) {
+			w->l.shard = i < 0 ? 0 : shard[i];
+			bool all = i < 0 && (!zero || may(a->fixed.shard, shard[shards - 1]));
+			if (!all && (i < 0 || !may(a->fixed.shard, shard[i])))
+				continue;
+			if (!fo_plan_illegal(a, &w->l))
+				walk_again(w);
+		}
+	}
+}
+
+static void walk_schedules(struct walk *w, const double *shard, int shards, const double *chunk, int chunks)
+{
+	const struct fo_plan_asked *a = w->a;
+	for (int i = 0; i < chunks && w->on; i++)
+		for (int s = FO_PREDICT_1F1B; s <= FO_PREDICT_ZERO_BUBBLE && w->on; s++) {
+			if (!may(a->fixed.chunks, chunk[i]) || (a->fixed.schedule >= 0 && a->fixed.schedule != s) ||
+			    (s == FO_PREDICT_INTERLEAVED) != (chunk[i] > 1) || (w->l.pp <= 1 && s != FO_PREDICT_1F1B))
+				continue;
+			w->l.chunks = chunk[i];
+			w->l.schedule = (enum fo_predict_schedule)s;
+			for (int sp = w->l.tp > 1; sp >= 0 && w->on; sp--) {
+				w->l.sp = sp;
+				walk_states(w, shard, shards);
+			}
+		}
+}
+
+static void walk_axes(struct walk *w, const struct axes *x)
+{
+	const struct fo_plan_asked *a = w->a;
+	double rest = a->devices / (x->tp * x->cp * x->pp), local = a->global_batch / rest;
+	double shard[DIVISORS], batch[DIVISORS], chunk[DIVISORS], layers = a->base.job.model.layers;
+	if (local != floor(local))
+		return;
+	int shards = divisors(rest * x->cp, shard), batches = divisors(local, batch),
+	    chunks = x->pp > 1 && divides(layers, x->pp) ? divisors(layers / x->pp, chunk) : 1;
+	if (chunks == 1)
+		chunk[0] = 1;
+	w->l = (struct fo_predict_layout){ .devices = a->devices,
+					   .tp = x->tp,
+					   .cp = x->cp,
+					   .pp = x->pp,
+					   .ep = x->ep,
+					   .global_batch = a->global_batch };
+	for (int i = 0; i < batches && w->on; i++) {
+		if (!may(a->fixed.micro_batch, batch[i]))
+			continue;
+		w->l.micro_batch = batch[i];
+		w->l.micro_batches = local / batch[i];
+		walk_schedules(w, shard, shards, chunk, chunks);
+	}
+}
+
+/* All divisions into axes, in a fixed order; the caller frees *out. */
+static size_t axes_of(const struct fo_plan_asked *a, struct axes **out)
+{
+	double d[DIVISORS];
+	const struct fo_predict_model *m = &a->base.job.model;
+	const struct fo_plan_fixed *f = &a->fixed;
+	int n = divisors(a->devices, d);
+	size_t count = 0, cap = 64;
+	struct axes *list = fo_xmalloc(cap * sizeof *list);
+	for (int t = 0; t < n; t++)
+		for (int c = 0; c < n; c++)
+			for (int p = 0; p < n; p++)
+				for (int e = 0; e < (m->experts > 0 ? n : 1); e++) {
+					struct axes x = { d[t], d[c], d[p], d[e] };
+					if (!may(f->tp, x.tp) || !may(f->cp, x.cp) || !may(f->pp, x.pp) ||
+					    !may(f->ep, x.ep) || !divides(a->devices, x.tp * x.cp * x.pp) ||
+					    x.tp > m->heads || x.pp > m->layers)
+						continue;
+					if (count == cap)
+						list = fo_xrealloc(list, (cap *= 2) * sizeof *list);
+					list[count++] = x;
+				}
+	*out = list;
+	return count;
+}
+
+void fo_plan_each(const struct fo_plan_asked *a, bool (*fn)(void *, const struct fo_predict_layout *, int), void *ctx)
+{
+	struct axes *x;
+	size_t n = axes_of(a, &x);
+	struct walk w = { .a = a, .fn = fn, .ctx = ctx, .on = true };
+	for (size_t i = 0; i < n && w.on; i++)
+		walk_axes(&w, &x[i]);
+	free(x);
+}
+
+/* ---- the best ---- */
+
+/* Standard deviations that 80 % of a normal distribution lie within, one side: the memory's interval. */
+#define Z80 1.2816
+
+struct found {
+	struct fo_plan_point best, smallest;
+	bool any;
+	int64_t legal, timed, too_large;
+};
+struct search {
+	const struct fo_plan_asked *a;
+	struct axes *axes;
+	struct found *found; /* of each division into axes */
+};
+struct here {
+	const struct fo_plan_asked *a;
+	struct found *f;
+	double memory;
+};
+
+static double upper(const struct fo_predict_step *s) { return s->bytes * exp(Z80 * s->memory_sd); }
+
+static bool better(const struct fo_plan_point *p, const struct fo_plan_point *than)
+{
+	/* Of two that take the same time to a thousandth, the simpler. */
+	if (fabs(p->step.seconds / than->step.seconds - 1) > 1e-3)
+		return p->step.seconds < than->step.seconds;
+	return p->parts < than->parts || (p->parts == than->parts && p->step.bytes < than->step.bytes);
+}
+
+static bool look(void *ctx, const struct fo_predict_layout *l, int again)
+{
+	struct here *h = ctx;
+	struct found *f = h->f;
+	struct fo_plan_point p = { .layout = *l, .again = (enum fo_plan_again)again };
+	f->legal++;
+	fo_predict_memory_of(&h->a->base, l, &p.step);
+	if (p.step.wrong)
+		return true;
+	if (upper(&p.step) > h->memory) {
+		if (!f->too_large++ || p.step.bytes < f->smallest.step.bytes)
+			f->smallest = p;
+		return true;
+	}
+	fo_predict_point(&h->a->base, l, &p.step);
+	f->timed++;
+	if (p.step.wrong)
+		return true;
+	double rest = l->devices / (l->tp * l->cp * l->pp);
+	p.parts = fo_plan_parts(l, rest * l->cp);
+	p.tokens_s = p.step.tokens_s * l->devices;
+	if (!f->any || better(&p, &f->best))
+		f->best = p;
+	f->any = true;
+	return true;
+}
+
+static void search_axes(void *ctx, size_t i)
+{
+	struct search *s = ctx;
+	struct here h = { s->a, &s->found[i],
+			  s->a->memory_bytes > 0 ? s->a->memory_bytes : s->a->base.job.machine.memory_bytes };
+	struct walk w = { .a = s->a, .fn = look, .ctx = &h, .on = true };
+	walk_axes(&w, &s->axes[i]);
+}
+
+static void keep(struct fo_plan *o, const struct fo_plan_point *p)
+{
+	int at = o->points;
+	while (at > 0 && p->step.seconds < o->point[at - 1].step.seconds)
+		at--;
+	if (at == FO_PLAN_SHOWN)
+		return;
+	int move = (o->points < FO_PLAN_SHOWN ? o->points++ : FO_PLAN_SHOWN - 1) - at;
+	memmove(&o->point[at + 1], &o->point[at], (size_t)move * sizeof *p);
+	o->point[at] = *p;
+}
+
+static fo_status refuse(const struct fo_plan_asked *a)
+{
+	const struct fo_predict_model *m = &a->base.job.model;
+	const struct fo_plan_fixed *f = &a->fixed;
+	double model = fmax(1, f->tp) * fmax(1, f->cp) * fmax(1, f->pp);
+	if (!divides(a->devices, model))
+		return fo_hint(fo_fail(FO_EARG, "%.15g devices are not divisible by the fixed degrees, %.15g",
+				       a->devices, model),
+			       "%.15g devices are", fmax(1, ceil(a->devices / model)) * model);
+	if (f->tp > 0 && !divides(m->heads, f->tp))
+		return fo_fail(FO_EARG, "tp %.15g does not divide the model's %.15g heads", f->tp, m->heads);
+	return fo_hint(fo_fail(FO_EARG, "no division of %.15g devices for a batch of %.15g sequences is legal for %s",
+			       a->devices, a->global_batch, a->framework->title),
+		       "a batch of %.15g sequences has one for each device", a->devices);
+}
+
+fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
+{
+	int64_t begin = fo_now_ns();
+	struct search s = { .a = a };
+	size_t n = axes_of(a, &s.axes);
+	s.found = fo_xmalloc((n + 1) * sizeof *s.found);
+	memset(s.found, 0, (n + 1) * sizeof *s.found);
+	*o = (struct fo_plan){ 0 };
+	fo_thread_share(n, search_axes, &s);
+	for (size_t i = 0; i < n; i++) {
+		struct found *f = &s.found[i];
+		o->legal += f->legal;
+		o->timed += f->timed;
+		if (f->too_large && (!o->too_large || f->smallest.step.bytes < o->smallest.step.bytes))
+			o->smallest = f->smallest;
+		o->too_large += f->too_large;
+		if (f->any)
+			keep(o, &f->best);
+	}
+	free(s.found);
+	free(s.axes);
+	o->seconds = 1e-9 * (double)(fo_now_ns() - begin);
+	for (int i = 1; i < o->points; i++)
+		if (o->point[i].step.seconds <= (1 + FO_PLAN_TIE) * o->point[0].step.seconds &&
+		    o->point[i].parts < o->point[o->named].parts)
+			o->named = i;
+	if (!o->legal)
+		return refuse(a);
+	return o->points ? FO_OK : fo_fail(FO_ENOMEM, "no division fits");
+}

@@ -1,0 +1,298 @@
+/* The search misses no division, keeps to memory and to what is fixed, gains from more of everything; what it returns
+ * simulates to its closed form, and its settings say what it found. */
+#include "base/clock.h"
+#include "base/str.h"
+#include "hw/catalogue.h"
+#include "job/predict.h"
+#include "plan/plan.h"
+#include "plan/settings.h"
+#include "plan/timeline.h"
+#include "support/must.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct fo_catalogue catalogue;
+
+static struct fo_model model_named(const char *name)
+{
+	struct fo_model m;
+	assert_int_equal(fo_model_load(name, &m), FO_OK);
+	return m;
+}
+
+static void ask(struct fo_plan_asked *a, const char *framework, const char *model, const char *device, double devices,
+		double per_node, double batch, double seq)
+{
+	const struct fo_device *d;
+	struct fo_model m = model_named(model);
+	struct fo_predict_job job = { .style = fo_predict_style_of(framework), .type = FO_PREDICT_BF16, .seq = seq };
+	assert_int_equal(fo_catalogue_find(&catalogue, device, &d), FO_OK);
+	assert_int_equal(fo_predict_machine_of(d, &job.machine), FO_OK);
+	job.machine.per_node = per_node;
+	fo_predict_model_of(&m, &job.model);
+	*a = (struct fo_plan_asked){ .framework = fo_plan_framework_of(framework),
+				     .devices = devices,
+				     .global_batch = batch,
+				     .fixed = { .zero = -1, .schedule = -1, .again = -1 } };
+	assert_non_null(a->framework);
+	assert_null(fo_predict_prepare(&job, &a->base));
+}
+
+/* ---- nothing is missed ---- */
+
+struct counted {
+	int64_t n;
+	double best;
+	const struct fo_plan_asked *a;
+};
+static double seconds_of(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	struct fo_predict_step s;
+	fo_predict_point(&a->base, l, &s);
+	double memory = a->memory_bytes > 0 ? a->memory_bytes : a->base.job.machine.memory_bytes;
+	return s.wrong || s.bytes * exp(1.2816 * s.memory_sd) > memory ? INFINITY : s.seconds;
+}
+
+static const double recompute[] = { 0, .5, .25, .5, .75, 1 }, kept[] = { 0, .42, 0, 0, 0, 0 };
+
+/* Every value of every field from 1 on, with the definition of what is legal alone. */
+static void every_value(struct counted *c)
+{
+	const struct fo_plan_asked *a = c->a;
+	struct fo_predict_layout l = { .devices = a->devices, .ep = 1, .global_batch = a->global_batch };
+	double n = a->devices;
+	for (l.tp = 1; l.tp <= n; l.tp++)
+		for (l.cp = 1; l.cp <= n; l.cp++)
+			for (l.pp = 1; l.pp <= n; l.pp++) {
+				double dp = n / (l.tp * l.cp * l.pp);
+				if (dp != floor(dp))
+					continue;
+				for (l.micro_batch = 1; l.micro_batch <= a->global_batch; l.micro_batch++)
+					for (l.chunks = 1; l.chunks <= a->base.job.model.layers; l.chunks++)
+						for (int s = FO_PREDICT_1F1B; s <= FO_PREDICT_ZERO_BUBBLE; s++)
+							for (l.zero = 0; l.zero <= 3; l.zero++)
+								for (l.shard = 0; l.shard < dp * l.cp; l.shard++)
+									for (int sp = 0; sp < 2; sp++) {
+										l.schedule = (enum fo_predict_schedule)
+											s;
+										l.sp = sp;
+										l.micro_batches = a->global_batch /
+												  (dp * l.micro_batch);
+										if (fo_plan_illegal(a, &l))
+											continue;
+										for (int i = 0; i < FO_PLAN_AGAINS;
+										     i++) {
+											if (!(a->framework->again &
+											      1u << i))
+												continue;
+											l.recompute = recompute[i];
+											l.kept = kept[i];
+											c->n++;
+											c->best = fmin(
+												c->best,
+												seconds_of(a, &l));
+										}
+									}
+			}
+}
+
+static void test_nothing_is_missed(void **state)
+{
+	(void)state;
+	static const char *const framework[] = { "any", "torchtitan", "megatron", "deepspeed", "flatout" };
+	static struct fo_plan plan;
+	for (size_t i = 0; i < sizeof framework / sizeof *framework; i++)
+		for (double devices = 6; devices <= 8; devices += 2) {
+			struct fo_plan_asked a;
+			ask(&a, framework[i], "llama-3.2-1b", "h100", devices, 4, 24, 2048);
+			struct counted c = { 0, INFINITY, &a };
+			every_value(&c);
+			assert_int_equal(fo_plan_search(&plan, &a), FO_OK);
+			assert_int_equal(plan.legal, c.n);
+			assert_int_equal(plan.timed + plan.too_large, c.n);
+			/* Of two within a thousandth the simpler is kept. */
+			assert_true(plan.point[0].step.seconds <= c.best * 1.001);
+			assert_true(plan.point[0].step.seconds >= c.best);
+		}
+}
+
+/* ---- more of everything is never worse ---- */
+
+static double best_of(const struct fo_plan_asked *a)
+{
+	static struct fo_plan plan;
+	fo_status st = fo_plan_search(&plan, a);
+	fo_err_clear();
+	return st == FO_OK ? plan.point[0].step.seconds : INFINITY;
+}
+
+static void test_more_is_never_worse(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 12; i++) {
+		struct fo_plan_asked a, b;
+		static const double size[] = { 8, 16, 32 };
+		ask(&a, i % 2 ? "megatron" : "torchtitan", "llama-3.1-8b", "h100", size[i % 3], 8, 64, 4096 << (i % 2));
+		double last = INFINITY;
+		for (double gib = 20; gib <= 160; gib *= 2) {
+			a.memory_bytes = gib * 0x1p30;
+			double now = best_of(&a);
+			assert_true(now <= last * 1.001);
+			last = now;
+		}
+		a.memory_bytes = 0;
+		b = a;
+		struct fo_predict_job job = a.base.job;
+		job.machine.net_byte_s *= 3;
+		job.machine.node_byte_s *= 2;
+		assert_null(fo_predict_prepare(&job, &b.base));
+		assert_true(best_of(&b) <= best_of(&a) * 1.001);
+	}
+}
+
+/* ---- fixed numbers, and what cannot be ---- */
+
+static void test_fixed_is_kept(void **state)
+{
+	(void)state;
+	static struct fo_plan plan;
+	struct fo_plan_asked a;
+	ask(&a, "any", "llama-3.1-8b", "h100", 16, 8, 64, 8192);
+	a.fixed.tp = 4;
+	a.fixed.zero = 1;
+	a.fixed.micro_batch = 2;
+	assert_int_equal(fo_plan_search(&plan, &a), FO_OK);
+	for (int i = 0; i < plan.points; i++) {
+		const struct fo_predict_layout *l = &plan.point[i].layout;
+		assert_true(l->tp == 4 && l->zero == 1 && l->micro_batch == 2);
+		assert_null(fo_plan_illegal(&a, l));
+	}
+	a.fixed.tp = 3;
+	assert_int_equal(fo_plan_search(&plan, &a), FO_EARG);
+	ask(&a, "any", "llama-3.1-405b", "h100", 8, 8, 64, 8192);
+	assert_int_equal(fo_plan_search(&plan, &a), FO_ENOMEM);
+	assert_true(plan.smallest.step.bytes > a.base.job.machine.memory_bytes);
+	ask(&a, "deepspeed", "llama-3.1-8b", "h100", 16, 8, 7,
+	    8192); /* fewer sequences than ranks, and no other axis */
+	assert_int_equal(fo_plan_search(&plan, &a), FO_EARG);
+}
+
+/* ---- what is returned simulates to its closed form ---- */
+
+static void test_best_simulates_to_its_closed_form(void **state)
+{
+	(void)state;
+	static const char *const model[] = { "llama-3.2-1b", "llama-3.1-8b", "llama-3.1-70b" };
+	static const char *const framework[] = { "any", "torchtitan", "megatron" };
+	static struct fo_plan plan;
+	int seen = 0;
+	double sum = 0;
+	for (uint64_t i = 0; i < 36; i++) {
+		struct fo_plan_asked a;
+		double devices = (double)(1 << (3 + fo_rng_u64(71, 3 * i) % 5));
+		ask(&a, framework[i % 3], model[fo_rng_u64(71, 3 * i + 1) % 3], i % 2 ? "h100" : "b200", devices, 8,
+		    devices * (double)(1 + fo_rng_u64(71, 3 * i + 2) % 4), 4096);
+		if (fo_plan_search(&plan, &a) != FO_OK) {
+			fo_err_clear();
+			continue;
+		}
+		for (int k = 0; k < plan.points && k < 4; k++) {
+			struct fo_plan_timeline t;
+			const struct fo_plan_point *p = &plan.point[k];
+			assert_int_equal(fo_plan_timeline_of(&t, &p->layout, &p->step), FO_OK);
+			double off = fabs(t.run.step_s / p->step.seconds - 1);
+			if (off > 0.02)
+				fail_msg(
+					"%s on %.0f: tp %.0f cp %.0f pp %.0f x %.0f, schedule %d, %.0f micro-batches: simulated %.4f s, "
+					"closed form %.4f",
+					model[fo_rng_u64(71, 3 * i + 1) % 3], devices, p->layout.tp, p->layout.cp,
+					p->layout.pp, p->layout.chunks, p->layout.schedule, p->layout.micro_batches,
+					t.run.step_s, p->step.seconds);
+			sum += off;
+			seen++;
+			fo_plan_timeline_fini(&t);
+		}
+	}
+	assert_true(seen > 60);
+	assert_true(sum / seen < 0.005);
+}
+
+/* ---- settings say what was found ---- */
+
+static void test_settings_read_back(void **state)
+{
+	(void)state;
+	static struct fo_plan plan;
+	char file[] = "/tmp/test_plan_XXXXXX";
+	int fd = mkstemp(file);
+	assert_true(fd >= 0);
+	close(fd);
+	for (int w = 0; w < FO_PLAN_WORDS; w++) {
+		struct fo_plan_asked a;
+		const char *why;
+		ask(&a, fo_plan_words_id[w], "llama-3.1-8b", "h100", 32, 8, 64, 8192);
+		assert_int_equal(fo_plan_search(&plan, &a), FO_OK);
+		for (int k = 0; k < plan.points; k++) {
+			struct fo_str s = { 0 };
+			const struct fo_predict_layout *l = &plan.point[k].layout;
+			bool can = fo_plan_settings((enum fo_plan_words)w, &a, &plan.point[k], "llama-3.1-8b", &s,
+						    &why);
+			assert_true(can);
+			FILE *f = fopen(file, "w");
+			fputs(s.data, f);
+			fclose(f);
+			const char *path = file;
+			struct fo_job job;
+			struct fo_job_given given = { .model = "llama-3.1-8b" };
+			const char *seq = "seq=8192"; /* DeepSpeed's file does not say it */
+			if (w == FO_PLAN_WORDS_DEEPSPEED) {
+				given.set = &seq;
+				given.sets = 1;
+			}
+			assert_int_equal(fo_job_read(&path, 1, &given, &job), FO_OK);
+			struct fo_cluster c = { .devices = 32,
+						.per_node = 8,
+						.nodes = 4,
+						.node_gb_s = fo_range(NAN),
+						.net_gb_s = fo_range(NAN),
+						.net_assumed = true };
+			assert_int_equal(fo_catalogue_find(&catalogue, "h100", &c.device), FO_OK);
+			struct fo_job_asked asked;
+			if (fo_job_ask(&job, &c, NULL, &asked) != FO_OK)
+				fail_msg("%s: %s\n%s", fo_plan_words_id[w], fo_err_text(), s.data);
+			const struct fo_predict_layout *r = &asked.layout;
+			if (r->tp != l->tp || r->cp != l->cp || r->pp != l->pp || r->micro_batch != l->micro_batch ||
+			    r->micro_batches != l->micro_batches || r->zero != l->zero || r->global_batch != 64 ||
+			    fabs(r->recompute - l->recompute) > 0.07 || fmax(1, r->chunks) != l->chunks ||
+			    r->sp != l->sp || r->shard != l->shard)
+				fail_msg(
+					"%s reads as tp %g cp %g pp %g mb %g x %g zero %g shard %g batch %g again %g chunks %g sp %d, "
+					"searched tp %g cp %g pp %g mb %g x %g zero %g shard %g again %g chunks %g sp %d:\n%s",
+					fo_plan_words_id[w], r->tp, r->cp, r->pp, r->micro_batch, r->micro_batches,
+					r->zero, r->shard, r->global_batch, r->recompute, r->chunks, r->sp, l->tp,
+					l->cp, l->pp, l->micro_batch, l->micro_batches, l->zero, l->shard, l->recompute,
+					l->chunks, l->sp, s.data);
+			fo_job_fini(&job);
+			fo_str_fini(&s);
+		}
+	}
+	unlink(file);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_nothing_is_missed),  cmocka_unit_test(test_more_is_never_worse),
+		cmocka_unit_test(test_fixed_is_kept),      cmocka_unit_test(test_best_simulates_to_its_closed_form),
+		cmocka_unit_test(test_settings_read_back),
+	};
+	if (fo_catalogue_load(&catalogue, NULL))
+		return 1;
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	fo_catalogue_fini(&catalogue);
+	return failed;
+}
