@@ -715,5 +715,7 @@ fo_status fo_pass_build_run(struct fo_program *p, const struct fo_run *r)
 		return fo_program_read(p, r->program_file, false);
 	FO_TRY(fo_run_model(r, &m));
 	FO_TRY(fo_pass_choose_said(r, &m, &c));
-	return fo_pass_build(p, &m, &c.run);
+	FO_TRY(fo_pass_build(p, &m, &c.run));
+	fo_pass_note_job(p);
+	return FO_OK;
 }

@@ -500,6 +500,36 @@ static int weights_of(struct fo_program *p, int of)
 	return w;
 }
 
+static bool is_backward_layer(const struct fo_program *p, int block)
+{
+	return p->block[block].unit == FO_UNIT_LAYER && p->block[block].role == FO_ROLE_BACKWARD;
+}
+
+/* The slots with weight gradients where their schedule has them; a slot that goes backward in one piece has its own
+ * right behind it. of: by layer, the block that makes them; empty: the one that stands for it. */
+static void place_weights(struct fo_program *p, const int *of, int empty)
+{
+	const size_t mbs = (size_t)p->run.micro_batches, all = (size_t)p->model.layers * mbs;
+	struct fo_slot *from = p->slot;
+	const int slots = p->nslot;
+	bool *later = fo_xmalloc((all + 1) * sizeof *later);
+	memset(later, 0, all * sizeof *later);
+	for (int s = 0; s < slots; s++)
+		if (from[s].block == empty)
+			later[(size_t)from[s].layer * mbs + (size_t)from[s].mb] = true;
+	p->slot = NULL;
+	p->nslot = 0;
+	p->slot_cap = 0;
+	for (int s = 0; s < slots; s++) {
+		const struct fo_slot x = from[s];
+		fo_slot_add(p, x.block == empty ? of[x.layer] : x.block, x.layer, x.mb);
+		if (is_backward_layer(p, x.block) && !later[(size_t)x.layer * mbs + (size_t)x.mb])
+			fo_slot_add(p, of[x.layer], x.layer, x.mb);
+	}
+	free(from);
+	free(later);
+}
+
 void fo_pass_pp_weights(struct fo_program *p)
 {
 	const int empty = fo_block_find(p, WEIGHTS), blocks = p->nblock;
@@ -511,15 +541,13 @@ void fo_pass_pp_weights(struct fo_program *p)
 	memset(made, -1, (size_t)blocks * sizeof *made);
 	for (int s = 0; s < p->nslot; s++) {
 		const int b = p->slot[s].block;
-		if (b >= blocks || p->block[b].unit != FO_UNIT_LAYER || p->block[b].role != FO_ROLE_BACKWARD)
+		if (!is_backward_layer(p, b))
 			continue;
 		if (made[b] < 0)
 			made[b] = weights_of(p, b);
 		of[p->slot[s].layer] = made[b];
 	}
-	for (int s = 0; s < p->nslot; s++)
-		if (p->slot[s].block == empty)
-			p->slot[s].block = (int16_t)of[p->slot[s].layer];
+	place_weights(p, of, empty);
 	free(made);
 	free(of);
 	fo_edit_sweep_blocks(p);

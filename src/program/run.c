@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As enum fo_pp_kind has them. */
-#define FO_RUN_PP_KINDS "gpipe|1f1b|interleaved|zb-h1|zb-h2|dualpipe-v"
+/* The first of enum fo_pp_kind. DualPipe-V wants more micro-batches than the programs that choices are made with have. */
+#define FO_RUN_PP_KINDS "gpipe|1f1b|interleaved|zb-h1|zb-h2"
 
 #define R struct fo_run
 const struct fo_opt fo_run_options[] = {
@@ -224,7 +224,7 @@ const struct fo_opt fo_run_options[] = {
 		    "with mesh.pp: in which order stages work on micro-batches forward and backward",
 		    FO_RUN_PP_KINDS), /* enum fo_pp_kind */
 	FO_OPT_INT(R, pp_chunks, "pass.pp-chunks", "N", "0", 0, FO_PP_CHUNKS_MOST, "parts",
-		   "parts of the model that each stage has; 0: as usual: two of interleaved and dualpipe-v, else one"),
+		   "parts of the model that each stage has; 0: as usual: two of interleaved, else one"),
 	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
 		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
 	FO_OPT_YES_NO(R, overlap, "pass.overlap", "yes",
@@ -455,8 +455,10 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 		{ (r->link_gbps > 0 || r->link_us > 0) && r->over == FO_RUN_OVER_NCCL,
 		  "mesh.link-gbps or mesh.link-us and mesh.over=nccl: only links through host memory are emulated" },
 		{ r->over == FO_RUN_OVER_NCCL && strncmp(r->device, "cuda", 4) != 0,
-		  "mesh.over=nccl on the processor: NCCL carries calls between CUDA devices; set train.device=cuda, or leave "
-		  "mesh.over out" },
+		  "mesh.over=nccl on the processor: NCCL carries calls between CUDA devices; set train.device=cuda, or "
+		  "leave mesh.over out" },
+		{ !strncmp(r->device, "cuda", 4) && r->pp > 1,
+		  "mesh.pp and train.device=cuda: stages of a pipeline have run on processors alone so far" },
 		{ !strncmp(r->device, "cuda", 4) && r->kernel_times > 0,
 		  "train.kernel-times: CUPTI sees the kernels of all ranks of a process alike; leave it out" },
 	};

@@ -55,6 +55,8 @@ struct lane {
 	int next; /* of `instance`: on its way, or the next to start */
 	int64_t begin_ns;
 	struct fo_transfer transfer;
+	/* While instances run one by one: its point-to-point transfers that were listed and those that are over. */
+	int listed, over;
 };
 
 struct fo_exec_cpu {
@@ -121,7 +123,75 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 /* The earlier of two times; 0: not known. */
 static int64_t earlier(int64_t a, int64_t b) { return a && b ? fo_min(a, b) : a + b; }
 
-/* On the calling thread, while nothing else of this rank runs. */
+/* ---- one by one ----
+ *
+ * A rank that runs its instances in issue order, on the calling thread, must not wait for a send or a receive where
+ * it stands: stages of a pipeline would wait for each other in a circle. These go on beside what follows, each lane's
+ * in their order, and an instance waits for those that it needs. */
+
+static bool is_pair(const struct fo_op *o) { return fo_op_family(o->kind) == FO_OPS_P2P; }
+
+/* Has lane l no listed transfer up to instance `id` that is not over? */
+static bool is_over(const struct fo_exec *e, int l, int id)
+{
+	const struct lane *ln = &e->cpu->lane[l];
+	return ln->over == ln->listed || ln->instance[ln->over] > id;
+}
+
+static bool has_all(const struct fo_exec *e, int id)
+{
+	for (int l = 0; l < FO_LANE_COUNT; l++)
+		if (e->u.wait[id][l] >= 0 && !is_over(e, l, e->u.wait[id][l]))
+			return false;
+	return true;
+}
+
+/* Moves transfers that were listed; *moved: more may be possible at once. */
+static fo_status move_pairs(struct fo_exec *e, bool *moved, int64_t *until_ns)
+{
+	*moved = false;
+	*until_ns = 0;
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		struct lane *ln = &e->cpu->lane[l];
+		bool done = false;
+		if (ln->over == ln->listed)
+			continue;
+		const int id = ln->instance[ln->over];
+		if (!ln->on_its_way && !has_all(e, id))
+			continue;
+		if (!ln->on_its_way)
+			FO_TRY(fo_exec_transfer_start(e, id, &ln->transfer));
+		ln->on_its_way = true;
+		FO_TRY(fo_exec_transfer_test(e, id, &ln->transfer, &done));
+		*moved |= done || ln->transfer.moved;
+		*until_ns = earlier(*until_ns, ln->transfer.until_ns);
+		ln->over += done;
+		ln->on_its_way = !done;
+	}
+	return FO_OK;
+}
+
+/* Returns when all transfers that instance `id` waits for are over, and behind the last one of a step all of them. */
+static fo_status wait_for_pairs(struct fo_exec *e, int id)
+{
+	int64_t since = fo_now_ns(), until_ns;
+	for (;;) {
+		bool moved, ready = has_all(e, id);
+		for (int l = 0; l < FO_LANE_COUNT && ready; l++)
+			ready = e->cpu->lane[l].listed < e->cpu->lane[l].n || is_over(e, l, id);
+		if (ready)
+			return FO_OK;
+		FO_TRY(move_pairs(e, &moved, &until_ns));
+		if (moved) {
+			since = fo_now_ns();
+			continue;
+		}
+		fo_comm_idle(e->o.links->world, true);
+		fo_comm_rest(since, until_ns);
+	}
+}
+
+/* On the calling thread, while nothing else of this rank runs but its point-to-point transfers. */
 static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 {
 	bool done = false;
@@ -131,25 +201,46 @@ static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 		FO_TRY(fo_exec_transfer_test(e, id, &ln->transfer, &done));
 		if (done)
 			return FO_OK;
-		if (ln->transfer.moved) {
+		bool moved;
+		int64_t until_ns;
+		FO_TRY(move_pairs(e, &moved, &until_ns));
+		if (moved || ln->transfer.moved) {
 			since = fo_now_ns();
 			continue;
 		}
 		fo_comm_idle(e->o.links->world, true);
-		fo_comm_rest(since, ln->transfer.until_ns);
+		fo_comm_rest(since, earlier(until_ns, ln->transfer.until_ns));
 	}
+}
+
+static fo_status list_pair(struct fo_exec *e, struct lane *ln, int id)
+{
+	bool moved;
+	int64_t until_ns;
+	if (ln->instance[0] == id) { /* a step begins */
+		ln->listed = ln->over = 0;
+		ln->on_its_way = false;
+	}
+	ln->listed++;
+	return move_pairs(e, &moved, &until_ns);
 }
 
 /* Runs an instance with the threads and the workspace of its own lane, which its kernel was prepared for. */
 static fo_status run(struct fo_exec *e, int id)
 {
 	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
-	if (fo_exec_is_comm(o)) {
-		fo_status st = transfer(e, &e->cpu->lane[o->lane], id);
-		if (st != FO_OK)
-			fo_comm_abort(e->o.links->world);
-		return st;
+	fo_status st = FO_OK;
+	if (is_pair(o)) {
+		st = list_pair(e, &e->cpu->lane[o->lane], id);
+	} else if (e->o.links) {
+		st = wait_for_pairs(e, id);
+		if (st == FO_OK && fo_exec_is_comm(o))
+			st = transfer(e, &e->cpu->lane[o->lane], id);
 	}
+	if (st != FO_OK)
+		fo_comm_abort(e->o.links->world);
+	if (st != FO_OK || fo_exec_is_comm(o))
+		return st;
 	return run_on(e, &e->cpu->lane[fo_instance_op(e->p, &e->u, id)->lane], id);
 }
 

@@ -82,7 +82,8 @@ fo_status fo_exec_find_fault(struct fo_exec *e, struct fo_exec_fault *out)
 		found = found || find(e, id, o, true, out, &st);
 		if (st == FO_OK && !(found && ends))
 			st = e->engine->run(e, id);
-		if (st == FO_OK && !found)
+		/* What comes from another stage may be on its way still: who reads it looks at it. */
+		if (st == FO_OK && !found && fo_op_family(o->kind) != FO_OPS_P2P)
 			found = find(e, id, o, false, out, &st);
 		if (st != FO_OK || (found && ends))
 			return st;

@@ -367,9 +367,12 @@ fo_status fo_team_find_fault(struct fo_team *t, struct fo_exec *e, const struct 
 	for (int i = 1; i < t->ranks; i++) {
 		struct fo_exec_fault f;
 		FO_TRY(fo_answer_get(&t->carrier->answer[i], &f, sizeof f));
-		const bool earlier = out->instance < 0 || f.instance < out->instance;
+		bool earlier = out->instance < 0 || f.instance < out->instance;
+		/* Stages have programs of their own: only one of them made it, the others read it. */
+		if (out->instance >= 0 && t->first->staged && f.read != out->read)
+			earlier = out->read;
 		/* Of ranks that meet it in one call, one found it in what it had. */
-		const bool own = f.instance == out->instance && f.read && !out->read;
+		const bool own = !t->first->staged && f.instance == out->instance && f.read && !out->read;
 		if (f.instance >= 0 && (earlier || own))
 			*out = f, from = i;
 	}
