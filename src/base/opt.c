@@ -187,6 +187,13 @@ void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, en
 	} else if (from >= s->origin[i].from) {
 		if (from != FO_ORIGIN_DEFAULT)
 			note_taken(s, i, text, len, *where && from != FO_ORIGIN_FILE ? where : row->key);
+		/* One name twice: the last one counts, as scripts rely on. Two names of it: a contradiction. */
+		const char *before = s->origin[i].where;
+		if (from == FO_ORIGIN_FLAG && s->origin[i].from == from && before && !strncmp(before, "--", 2) &&
+		    !strncmp(where, "--", 2) && strcmp(before, where) != 0 && row->type != FO_OPT_T_TEXT &&
+		    !fo_opt_is_switch(row) && memcmp(old, field, field_size[row->type]) != 0)
+			fo_opt_problem(s, "'%s' and '%s' are one option and have different values: leave one out",
+				       before, where);
 		s->origin[i].from = from;
 		s->origin[i].where = fo_arena_strdup(&s->arena, where);
 		return;

@@ -241,26 +241,24 @@ bool fo_program_has_head(const struct fo_program *p)
 
 fo_status fo_mesh_cp_legal(int64_t seq, int32_t cp)
 {
-	char rows[64], more[32] = "";
+	char rows[64];
 	if (cp < 2 || seq % (2 * (int64_t)cp) == 0)
 		return FO_OK;
-	int64_t below = cp - 1, above = cp + 1, shorter = seq / (2 * (int64_t)cp) * 2 * cp;
-	while (below > 1 && seq % (2 * below))
+	/* A divisor of cp: that many ranks divide whatever number there is. */
+	int64_t below = cp / 2, shorter = seq / (2 * (int64_t)cp) * 2 * cp;
+	while (below > 1 && (cp % below || seq % (2 * below)))
 		below--;
-	while (2 * above <= seq && seq % (2 * above))
-		above++;
 	fo_status st = fo_fail(
 		FO_EARG,
 		"%d ranks of a cp group cannot share rows of %lld tokens evenly: each has two chunks of a "
 		"row, so its tokens must be a multiple of %lld",
 		cp, (long long)seq, 2LL * cp);
-	if (2 * above <= seq)
-		snprintf(more, sizeof more, " or %lld", (long long)above);
 	if (shorter)
 		snprintf(rows, sizeof rows, "%lld or %lld", (long long)shorter, (long long)shorter + 2 * cp);
 	else
 		snprintf(rows, sizeof rows, "%lld", 2LL * cp);
-	return fo_hint(st, "mesh.cp=%lld%s can share them; or data.seq=%s", (long long)below, more, rows);
+	return fo_hint(st, "data.seq=%s can be shared; or mesh.cp=%lld, with %lld times fewer ranks", rows,
+		       (long long)below, (long long)(cp / below));
 }
 
 static bool heads_can(const struct fo_model *m, int64_t tokens, int32_t cp, int32_t tp)
@@ -342,6 +340,11 @@ fo_status fo_mesh_pieces_legal(int64_t own, int64_t pieces)
 		above++;
 	const fo_status st = fo_fail(FO_EARG, "%lld tokens of a rank cannot be %lld equal pieces", (long long)own,
 				     (long long)pieces);
+	const bool more = above <= FO_TP_ASYNC_MOST && own % above == 0;
+	if (below < 2 && !more)
+		return fo_hint(st, "use pass.tp-async=0 for none");
+	if (!more)
+		return fo_hint(st, "use pass.tp-async=%lld, or 0 for none", (long long)below);
 	if (below < 2)
 		return fo_hint(st, "use pass.tp-async=%lld, or 0 for none", (long long)above);
 	return fo_hint(st, "use pass.tp-async=%lld or %lld", (long long)below, (long long)above);

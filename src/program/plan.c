@@ -174,8 +174,8 @@ static void find_ends(struct plan *s)
 	free(further);
 }
 
-/* Bytes of what persists and that no operation touches: memory has an instance of each own layer (train/store.h), histories
- * and copies of layers that keep their precision among them. */
+/* Bytes of what persists and that no operation touches: memory has an instance of each own layer (train/store.h),
+ * histories and copies of layers that keep their precision among them. */
 static int64_t untouched(const struct fo_program *p, const struct fo_unrolled *u)
 {
 	int64_t bytes = 0, layers = fo_program_layers(p),

@@ -207,6 +207,8 @@ static fo_status new_role(struct fo_roles *r, const struct fo_program *p)
 		st = fo_fail(FO_EBUG, "%d values are written and never read", u.dead_stores);
 	if (st == FO_OK)
 		st = fo_sums_verify(p, &u);
+	if (st == FO_OK)
+		st = fo_rows_verify(p, &u);
 	if (st != FO_OK) {
 		fo_unrolled_fini(&u);
 		return st;

@@ -70,6 +70,8 @@ void fo_roles_where(const struct fo_program *p, const struct fo_unrolled *u, int
 		    char *out, size_t size);
 /* Sums over ranks in one program (sums.c). */
 FO_CHECKED fo_status fo_sums_verify(const struct fo_program *p, const struct fo_unrolled *u);
+/* Whose tokens rows are, in one program of a tp group with sequence parallel (rows.c). */
+FO_CHECKED fo_status fo_rows_verify(const struct fo_program *p, const struct fo_unrolled *u);
 /* Who updates what, of all ranks (sums.c). */
 void fo_updates_add(struct fo_roles *r, const struct fo_program *p);
 FO_CHECKED fo_status fo_updates_verify(struct fo_roles *r);

@@ -454,6 +454,9 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 		  "run.affinity: cores and lists bind the threads of one rank; leave it out" },
 		{ (r->link_gbps > 0 || r->link_us > 0) && r->over == FO_RUN_OVER_NCCL,
 		  "mesh.link-gbps or mesh.link-us and mesh.over=nccl: only links through host memory are emulated" },
+		{ r->over == FO_RUN_OVER_NCCL && strncmp(r->device, "cuda", 4) != 0,
+		  "mesh.over=nccl on the processor: NCCL carries calls between CUDA devices; set train.device=cuda, or "
+		  "leave mesh.over out" },
 		{ !strncmp(r->device, "cuda", 4) && r->pp > 1,
 		  "mesh.pp and train.device=cuda: stages of a pipeline have run on processors alone so far" },
 		{ !strncmp(r->device, "cuda", 4) && r->kernel_times > 0,

@@ -35,6 +35,8 @@
 #include "program/roles.h"
 
 #include "base/count.h"
+#include "base/rng.h"
+#include "program/rects.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,105 +49,41 @@ struct state {
 	bool max;               /* what is pending is a maximum, not a sum */
 	bool fresh;
 	bool used;   /* it was read since it was written */
+	bool merges; /* attention over a block of keys of others, which must be merged */
 	int32_t far; /* rows of tokens: places that they were handed on, or enum far */
+	/* Of sums over tokens: how many parts micro-batches made of them, and which (struct flow's batch). */
+	int32_t parts;
+	uint64_t terms;
 };
+enum { MIXED = -1 }; /* some elements have other parts than others */
 /* Rows that are not one rank's tokens in their order: some are unlike; own tokens of all ranks' heads, sorted by rank;
  * all tokens of own heads. */
 enum far { UNLIKE = -1, BY_RANK = -2, ALL_TOKENS = -3 };
 
-/* A rectangle of a buffer's instance, all of it in one state. */
-struct part {
-	int32_t r0, r1, c0, c1;
-	struct state is;
-	int32_t next; /* of its instance or of the free list; -1: none */
-};
-
 struct flow {
 	const struct fo_program *p;
 	const struct fo_unrolled *u;
-	int *base, *head; /* per buffer: its first instance; per instance: a part, -1 none */
-	struct part *part;
-	size_t cap;
-	int n, unused;
-	int id;      /* the instance that is visited */
-	uint8_t all; /* coordinates with several ranks that have other rows */
-	bool tp;     /* there are tp groups: rows of tokens are followed too */
-	int32_t cp;  /* ranks of a cp group: then they are, too */
+	struct fo_rects known; /* of struct state */
+	uint8_t all;           /* coordinates with several ranks that have other rows */
+	bool tp;               /* there are tp groups: rows of tokens are followed too */
+	int32_t cp;            /* ranks of a cp group: then they are, too */
+	uint64_t batch;        /* terms of one part of a gradient that every micro-batch made once */
 };
 
 /* ---- rectangles ---- */
 
-static int instances_of(const struct fo_program *p, const struct fo_buffer *b)
-{
-	int layers = b->axes & FO_PER_LAYER ? (int)p->model.layers + 1 : 1;
-	return layers * (b->axes & FO_PER_MICRO_BATCH ? (int)p->run.micro_batches : 1);
-}
-
-static int instance_of(const struct flow *f, const struct fo_operand *a)
-{
-	const struct fo_buffer *b = &f->p->buf[a->buf];
-	const struct fo_slot *s = &f->p->slot[f->u->slot[f->id]];
-	int mbs = b->axes & FO_PER_MICRO_BATCH ? (int)f->p->run.micro_batches : 1;
-	int layer = b->axes & FO_PER_LAYER ? s->layer + a->dlayer : 0;
-	return f->base[a->buf] + layer * mbs + (b->axes & FO_PER_MICRO_BATCH ? s->mb : 0);
-}
-
-static void push(struct flow *f, int inst, int32_t r0, int32_t r1, int32_t c0, int32_t c1, struct state is)
-{
-	int x = f->unused;
-	if (r0 >= r1 || c0 >= c1)
-		return;
-	if (x >= 0) {
-		f->unused = f->part[x].next;
-	} else {
-		x = f->n++;
-		fo_array_room(&f->part, &f->cap, (size_t)x, sizeof *f->part);
-	}
-	f->part[x] = (struct part){ r0, r1, c0, c1, is, f->head[inst] };
-	f->head[inst] = x;
-}
-
-static bool overlaps(const struct part *e, const struct fo_operand *a)
-{
-	return e->r0 < a->r0 + a->nr && a->r0 < e->r1 && e->c0 < a->c0 + a->nc && a->c0 < e->c1;
-}
-
-/* What was known of the rectangle is forgotten. */
-static void erase(struct flow *f, int inst, const struct fo_operand *a)
-{
-	int kept = f->head[inst];
-	f->head[inst] = -1;
-	while (kept >= 0) {
-		struct part e = f->part[kept];
-		int at = kept;
-		kept = e.next;
-		if (!overlaps(&e, a)) {
-			f->part[at].next = f->head[inst];
-			f->head[inst] = at;
-			continue;
-		}
-		f->part[at].next = f->unused;
-		f->unused = at;
-		int32_t r0 = (int32_t)fo_max(e.r0, a->r0), r1 = (int32_t)fo_min(e.r1, a->r0 + a->nr);
-		push(f, inst, e.r0, r0, e.c0, e.c1, e.is);
-		push(f, inst, r1, e.r1, e.c0, e.c1, e.is);
-		push(f, inst, r0, r1, e.c0, a->c0, e.is);
-		push(f, inst, r0, r1, a->c0 + a->nc, e.c1, e.is);
-	}
-}
-
 static void write(struct flow *f, const struct fo_operand *a, struct state is)
 {
 	is.used = false;
-	int inst = instance_of(f, a);
-	erase(f, inst, a);
-	push(f, inst, a->r0, a->r0 + a->nr, a->c0, a->c0 + a->nc, is);
+	fo_rects_write(&f->known, a, &is);
 }
+
+static struct state *state_at(const struct flow *f, int x) { return fo_rects_value(&f->known, x); }
 
 static void mark_used(struct flow *f, const struct fo_operand *a)
 {
-	for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
-		f->part[x].is.used |= overlaps(&f->part[x], a);
+	for (int x = fo_rects_first(&f->known, a); x >= 0; x = fo_rects_next(&f->known, x, a))
+		state_at(f, x)->used = true;
 }
 
 /* Pending and split of anything in the rectangle; fresh where all of it is. *alike: all that is known is pending over
@@ -156,20 +94,22 @@ static struct state read(const struct flow *f, const struct fo_operand *a, bool 
 	int64_t fresh = 0;
 	bool any = false;
 	*alike = true;
-	for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next) {
-		const struct part *e = &f->part[x];
-		if (!overlaps(e, a))
-			continue;
-		*alike &= !any || e->is.pending == is.pending;
-		is.far = !any || e->is.far == is.far ? e->is.far : UNLIKE;
+	for (int x = fo_rects_first(&f->known, a); x >= 0; x = fo_rects_next(&f->known, x, a)) {
+		const struct state *e = state_at(f, x);
+		*alike &= !any || e->pending == is.pending;
+		is.far = !any || e->far == is.far ? e->far : UNLIKE;
+		if (!any) {
+			is.terms = e->terms;
+			is.parts = e->parts;
+		} else if (is.terms != e->terms || is.parts != e->parts) {
+			is.parts = MIXED;
+		}
 		any = true;
-		is.pending |= e->is.pending;
-		is.split |= e->is.split;
-		is.used |= e->is.used;
-		is.max |= e->is.max;
-		if (e->is.fresh)
-			fresh += (fo_min(e->r1, a->r0 + a->nr) - fo_max(e->r0, a->r0)) *
-				 (fo_min(e->c1, a->c0 + a->nc) - fo_max(e->c0, a->c0));
+		is.pending |= e->pending;
+		is.split |= e->split;
+		is.used |= e->used;
+		is.max |= e->max;
+		fresh += e->fresh ? fo_rects_shared(&f->known.rect[x], a) : 0;
 	}
 	is.fresh = fresh == (int64_t)a->nr * a->nc;
 	return is;
@@ -236,9 +176,9 @@ void fo_roles_where(const struct fo_program *p, const struct fo_unrolled *u, int
 static fo_status wrong(const struct flow *f, const struct fo_operand *a, const char *what, uint8_t set)
 {
 	char where[192];
-	const struct fo_slot *s = &f->p->slot[f->u->slot[f->id]];
+	const struct fo_slot *s = &f->p->slot[f->u->slot[f->known.id]];
 	const struct fo_buffer *b = &f->p->buf[a->buf];
-	fo_roles_where(f->p, f->u, f->p->rank, f->id, b->name, where, sizeof where);
+	fo_roles_where(f->p, f->u, f->p->rank, f->known.id, b->name, where, sizeof where);
 	return fo_fail(FO_EBUG, "%s of layer %d, rows %d to %d: %s (%s)", where,
 		       b->axes & FO_PER_LAYER ? s->layer + a->dlayer : 0, a->r0, a->r0 + a->nr - 1, what,
 		       group_of(f, set));
@@ -300,14 +240,15 @@ static fo_status add_or_write(struct flow *f, const struct fo_operand *a, struct
 		is.pending |= read(f, a, &alike).pending;
 	} else if (a->access == FO_ACC) {
 		struct state was = read(f, a, &alike);
-		for (int x = f->head[instance_of(f, a)]; x >= 0; x = f->part[x].next)
-			known |= overlaps(&f->part[x], a);
+		known = fo_rects_first(&f->known, a) >= 0;
 		if (known && was.used && !is.max)
 			return wrong(f, a, "more is added to it after it was read", 0);
 		if (known && (!alike || was.pending != is.pending))
 			return wrong(f, a, "more is added to it after it was added up over ranks",
 				     was.pending ^ is.pending);
 		is.split |= was.split;
+		is.parts = is.parts < 0 || was.parts < 0 ? MIXED : is.parts + was.parts;
+		is.terms += was.terms;
 	}
 	write(f, a, is);
 	return FO_OK;
@@ -349,7 +290,7 @@ static fo_status visit_comm(struct flow *f, const struct fo_op *o)
 	case FO_WIRE_REDUCE_SCATTER:
 		FO_TRY(add_up(f, o, from, &is));
 		if (from->access == FO_TAKE)
-			erase(f, instance_of(f, from), from);
+			fo_rects_erase(&f->known, from);
 		is.split |= of_tokens(f->p, from) ? 0 : over;
 		return add_or_write(f, to, is);
 	case FO_WIRE_ALL_GATHER:
@@ -556,11 +497,75 @@ static fo_status check_blocks(const struct flow *f)
 	return st;
 }
 
+/* ---- parts that micro-batches make ----
+ *
+ * A sum over tokens must have what each micro-batch makes of it equally often: once, or as often as its tokens are
+ * looked at by chunks. Each micro-batch has a random number; those of the parts of a sum are added up as the parts are,
+ * so that the sum of all is a multiple of the sum of all numbers where all are there, and else is not but by a chance
+ * of 2^-64. */
+
+static uint64_t term_of(int mb) { return fo_rng_u64(0x7465726d, (uint64_t)mb); }
+
+static bool has_all(const struct flow *f, const struct state *is)
+{
+	const int64_t mbs = f->p->run.micro_batches;
+	return is->parts > 0 && is->parts % mbs == 0 && is->terms == f->batch * (uint64_t)(is->parts / mbs);
+}
+
+/* What the optimizer reads of gradients, and what it decides by, is of the whole step. */
+static fo_status check_parts(const struct flow *f, const struct fo_op *o)
+{
+	const bool updates = fo_op_family(o->kind) == FO_OPS_UPDATE;
+	for (int i = 0; i < o->n && f->p->run.mode == FO_MODE_TRAIN; i++) {
+		const struct fo_operand *a = &o->arg[i];
+		const bool loss = fo_op_family(o->kind) == FO_OPS_CLIP && f->p->buf[a->buf].home == FO_HOME_ACT,
+			   gradient = updates && a->access == FO_TAKE;
+		for (int x = fo_rects_first(&f->known, a); x >= 0; x = fo_rects_next(&f->known, x, a)) {
+			const struct state *is = state_at(f, x);
+			if ((gradient || (loss && is->parts)) && !has_all(f, is))
+				return wrong(f, a, "it does not have what each micro-batch makes of it equally often",
+					     0);
+		}
+	}
+	return FO_OK;
+}
+
+/* ---- places that attributes name ---- */
+
+/* The first word of a part of the vocabulary, and the chunks of rows that attention over a block is told. */
+static fo_status check_places(const struct flow *f, const struct fo_op *o)
+{
+	const struct fo_mesh *m = &f->p->run.mesh;
+	const enum fo_op_family family = fo_op_family(o->kind);
+	int32_t place, ranks;
+	for (int i = 0; i < o->n && (family == FO_OPS_EMBEDDING || family == FO_OPS_LOSS); i++) {
+		const struct fo_operand *a = &o->arg[i];
+		const struct fo_buffer *b = &f->p->buf[a->buf];
+		const bool rows = b->row_axis == FO_AXIS_VOCAB;
+		int64_t begin;
+		if ((!rows && b->col_axis != FO_AXIS_VOCAB) || !f->tp)
+			continue;
+		ranks = fo_mesh_group(m, FO_GROUP_TP, &place, NULL);
+		if (fo_mesh_part(f->p->model.vocab, place, ranks, &begin) != (rows ? a->nr : a->nc) ||
+		    begin != o->attr.element)
+			return wrong(f, a, "its words are not this rank's part of the vocabulary", 0);
+	}
+	if (!is_over_block(o))
+		return FO_OK;
+	ranks = fo_mesh_group(m, FO_GROUP_CP, &place, NULL);
+	if (o->attr.cp != ranks || o->attr.place != place || o->attr.chunk != f->p->run.seq / ranks / 2)
+		return wrong(f, &o->arg[FO_ATTENTION_BLOCK_Q],
+			     "it is told of another place in the ring, or other chunks", 0);
+	return FO_OK;
+}
+
 /* What operands that are read say of what is made of them. */
 struct inputs {
 	bool tokens, max; /* max: what is pending are maxima */
 	bool whole;       /* something is no part of a sum */
 	uint8_t pending;
+	int32_t parts; /* of sums that are added or moved */
+	uint64_t terms;
 	struct {
 		int32_t nr, nc;
 		uint8_t split;
@@ -589,6 +594,8 @@ static fo_status look_at_inputs(struct flow *f, const struct fo_op *o, struct in
 				     is.max ? "it is used before ranks join their maxima"
 					    : "it is used before it is added up over ranks",
 				     is.pending);
+		in->parts = is.parts < 0 || in->parts < 0 ? MIXED : in->parts + is.parts;
+		in->terms += is.terms;
 		in->max |= is.pending && is.max;
 		if (pending && !in->max && is.pending != in->pending)
 			return wrong(f, a, "it and another operand are sums over other ranks", is.pending);
@@ -611,6 +618,14 @@ static struct state made(const struct flow *f, const struct inputs *in, const st
 	struct state is = { .pending = in->pending | (in->tokens ? f->all : 0), .max = type == FO_TYPE_MAX };
 	if (type == FO_TYPE_STEP)
 		return (struct state){ 0 };
+	if (keeps_pending(o, false)) {
+		is.parts = in->parts;
+		is.terms = in->terms;
+	}
+	if (in->tokens && !is.max) {
+		is.parts = 1;
+		is.terms = term_of(f->p->slot[f->u->slot[f->known.id]].mb);
+	}
 	if (f->p->buf[a->buf].home == FO_HOME_GRAD && f->p->buf[a->buf].stage == FO_STAGE_ENDS)
 		is.pending |= coordinates(f->p, FO_GROUP_ENDS);
 	if (fo_op_family(o->kind) == FO_OPS_CLIP &&
@@ -638,18 +653,21 @@ static fo_status visit(struct flow *f, const struct fo_op *o)
 	int32_t far;
 	FO_TRY(look_at_inputs(f, o, &in));
 	FO_TRY(check_far(f, o, &far));
+	FO_TRY(check_parts(f, o));
+	FO_TRY(check_places(f, o));
 	for (int i = 0; i < o->n; i++)
 		if (o->arg[i].access == FO_READ)
 			mark_used(f, &o->arg[i]);
 	for (int i = 0; i < o->n; i++) {
 		const struct fo_operand *a = &o->arg[i];
 		if (a->access == FO_TAKE)
-			erase(f, instance_of(f, a), a);
+			fo_rects_erase(&f->known, a);
 		if (!fo_access_writes(a->access) || (of_tokens(f->p, a) && !f->tp && f->cp < 2))
 			continue;
 		struct state is = made(f, &in, o, i);
 		is.fresh = updates;
 		is.far = far_of(f, o, i, far);
+		is.merges = is_over_block(o) && !is_backward(o) && o->attr.peer;
 		FO_TRY(add_or_write(f, a, is));
 	}
 	return FO_OK;
@@ -668,9 +686,9 @@ static fo_status check_weights(const struct flow *f)
 			int64_t fresh = 0;
 			if (!fo_program_has(p, b, l))
 				continue;
-			for (int x = f->head[f->base[i] + l]; x >= 0; x = f->part[x].next) {
-				const struct part *e = &f->part[x];
-				fresh += e->is.fresh ? (int64_t)(e->r1 - e->r0) * (e->c1 - e->c0) : 0;
+			for (int x = fo_rects_of(&f->known, i, l); x >= 0; x = f->known.rect[x].next) {
+				const struct fo_rect *e = &f->known.rect[x];
+				fresh += state_at(f, x)->fresh ? (int64_t)(e->r1 - e->r0) * (e->c1 - e->c0) : 0;
 			}
 			if (fresh != b->rows * b->cols)
 				return fo_fail(
@@ -694,30 +712,51 @@ static fo_status check_read(struct flow *f, const struct fo_op *o)
 		for (int q = 0; state && q < f->p->nparam; q++)
 			for (int i = 0; i < FO_PARAM_BUFFERS; i++)
 				state &= f->p->param[q].buf[i] != a->buf;
-		if (state && f->head[instance_of(f, a)] < 0)
+		if (state && fo_rects_first(&f->known, a) < 0)
 			return wrong(f, a, "it persists, and nothing makes it again in the step", f->all);
 	}
 	return FO_OK;
+}
+
+/* A generation ends: what attention found on the keys of another rank was merged. */
+static fo_status check_merged(const struct flow *f, const struct fo_operand *a)
+{
+	for (int x = fo_rects_first(&f->known, a); x >= 0 && f->cp > 1; x = fo_rects_next(&f->known, x, a))
+		if (state_at(f, x)->merges && !state_at(f, x)->used)
+			return wrong(f, a, "what it found on the keys of another rank is not merged", 0);
+	return FO_OK;
+}
+
+static fo_status check_all_merged(struct flow *f)
+{
+	for (f->known.id = 0; f->known.id < f->u->n; f->known.id++) {
+		const struct fo_op *o = fo_instance_op(f->p, f->u, f->known.id);
+		if (is_over_block(o) && !is_backward(o))
+			FO_TRY(check_merged(f, &o->arg[FO_ATTENTION_BLOCK_O]));
+	}
+	return check_blocks(f);
 }
 
 static fo_status follow(struct flow *f)
 {
 	for (int i = 0; i < f->u->n; i++) {
 		const struct fo_op *o = fo_instance_op(f->p, f->u, i);
-		f->id = i;
+		f->known.id = i;
 		/* A new generation: nothing of the old one counts. */
 		for (int k = 0; k < o->n; k++)
-			if (o->arg[k].access == FO_DEF && !fo_home_persists(f->p->buf[o->arg[k].buf].home))
-				f->head[instance_of(f, &o->arg[k])] = -1;
+			if (o->arg[k].access == FO_DEF && !fo_home_persists(f->p->buf[o->arg[k].buf].home)) {
+				FO_TRY(check_merged(f, &o->arg[k]));
+				fo_rects_forget(&f->known, &o->arg[k]);
+			}
 		bool comm = fo_op_info(o->kind)->cls == FO_CLASS_COMM;
 		FO_TRY(comm ? visit_comm(f, o) : visit(f, o));
 	}
 	if (f->cp > 1)
-		FO_TRY(check_blocks(f));
+		FO_TRY(check_all_merged(f));
 	if (f->p->run.mode != FO_MODE_TRAIN || !f->p->nparam)
 		return FO_OK;
-	for (f->id = 0; f->id < f->u->n; f->id++)
-		FO_TRY(check_read(f, fo_instance_op(f->p, f->u, f->id)));
+	for (f->known.id = 0; f->known.id < f->u->n; f->known.id++)
+		FO_TRY(check_read(f, fo_instance_op(f->p, f->u, f->known.id)));
 	return check_weights(f);
 }
 
@@ -725,24 +764,16 @@ fo_status fo_sums_verify(const struct fo_program *p, const struct fo_unrolled *u
 {
 	struct flow f = { .p = p,
 			  .u = u,
-			  .unused = -1,
 			  .all = coordinates(p, FO_GROUP_DATA),
 			  .tp = fo_mesh_tp(&p->run.mesh) > 1,
 			  .cp = fo_mesh_cp(&p->run.mesh) };
-	int instances = 0;
 	if (!f.all && !f.tp && !p->staged)
 		return FO_OK;
-	f.base = fo_xmalloc((size_t)(p->nbuf + 1) * sizeof *f.base);
-	for (int i = 0; i < p->nbuf; i++) {
-		f.base[i] = instances;
-		instances += instances_of(p, &p->buf[i]);
-	}
-	f.head = fo_xmalloc((size_t)(instances + 1) * sizeof *f.head);
-	memset(f.head, -1, (size_t)(instances + 1) * sizeof *f.head);
+	for (int mb = 0; mb < p->run.micro_batches; mb++)
+		f.batch += term_of(mb);
+	fo_rects_init(&f.known, p, u, sizeof(struct state));
 	fo_status st = follow(&f);
-	free(f.base);
-	free(f.head);
-	free(f.part);
+	fo_rects_fini(&f.known);
 	return st;
 }
 

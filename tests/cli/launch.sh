@@ -99,6 +99,16 @@ run 0 status two
 says "2 ranks, no step so far"
 refused 2 "2 ranks are asked for, and --hosts=h1:1 has room for 1" launch -n 2 --hosts=h1:1 -- train $small --run.dir=never
 refused 2 "3 ranks are asked for, and --hosts=h1,h2 has room for 2" launch -n 3 --hosts=h1,h2 -- train $tiny --train.rows=3 --run.dir=never
+for hosts in vm:abc "'abc' is no number of ranks" vm:0 "'0' is no number of ranks" vm: "'' is no number of ranks" \
+	h1,,h2 "it has an empty name" , "it has an empty name" "" "it has an empty name" h1,h2:2,h1:2 "host 'h1' comes twice" \
+	missing/file "there is no such file"; do
+	if [ -z "${list+x}" ]; then
+		list=$hosts
+	else
+		refused 2 "'--hosts=$list': $hosts" launch -n 2 "--hosts=$list" -- train $small --run.dir=never
+		unset list
+	fi
+done
 # What does not fit the ranks is told before any starts.
 refused 2 "3 ranks cannot share the rows of a micro-batch" launch -n 3 -- train $small --run.dir=never
 refused 2 "mesh.ranks=4, and 2 processes" launch -n 2 -- train $small --ranks=4 --run.dir=never

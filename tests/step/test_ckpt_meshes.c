@@ -1,6 +1,6 @@
-/* Checkpoints of real programs: ranks of any mesh (pp x replicate x shard x tp) begin with one rank's weights, leave one
- * rank's files byte for byte, and read what another mesh wrote, for random models, passes and formats of state, with
- * histories of fp8 maxima, too. */
+/* Checkpoints of real programs: ranks of any mesh (pp x replicate x shard x tp) begin with one rank's weights, leave
+ * one rank's files byte for byte, and read what another mesh wrote, for random models, passes and formats of state,
+ * with histories of fp8 maxima, too. */
 #include "base/rng.h"
 #include "pass/pass.h"
 #include "support/choices.h"

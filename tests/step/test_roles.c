@@ -150,7 +150,13 @@ static void build(struct fo_program *p, const struct job *j, int rank)
 {
 	struct fo_lowering low = j->low;
 	low.mesh.rank = rank;
-	must(fo_pass_build(p, &j->model, &low));
+	if (fo_pass_build(p, &j->model, &low) != FO_OK) {
+		char label[400];
+		choices_describe(label, sizeof label, &j->model, &low);
+		fail_msg("rank %d: %s: %s, mesh %d x %d x %d x %d x %d, %d micro-batches", rank, fo_err_text(), label,
+			 fo_mesh_pp(&low.mesh), low.mesh.replicate, low.mesh.shard, low.mesh.cp, low.mesh.tp,
+			 (int)low.micro_batches);
+	}
 	if (j->by_hand)
 		make_by_hand(p, j);
 }
@@ -184,7 +190,8 @@ static struct job random_job(bool by_hand)
 	return j;
 }
 
-/* The same with tp groups: a model that they can share. */
+/* The same with tp groups: a model that they can share, in half of the cases with heads of keys on several ranks, or
+ * communication in pieces, or both. */
 static struct job random_tp_job(void)
 {
 	static const struct fo_mesh mesh[] = {
@@ -195,18 +202,42 @@ static struct job random_tp_job(void)
 	};
 	struct job j = random_job(false);
 	const struct fo_mesh m = mesh[choices_draw(sizeof mesh / sizeof *mesh)];
+	const int64_t pieces = choices_draw(2) ? 1 + choices_draw(3) : 0;
 	j.ranks = fo_mesh_ranks(&m);
 	j.low.mesh = m;
-	j.low.seq = m.tp * (2 + choices_draw(3));
+	j.low.seq = m.tp * (pieces > 1 ? pieces : 1) * (2 + choices_draw(2));
 	j.model.heads *= m.tp;
-	j.model.kv_heads *= m.tp;
+	if (choices_draw(2) || m.tp % j.model.kv_heads)
+		j.model.kv_heads *= m.tp;
 	j.model.ffn *= m.tp;
 	j.low.pass.tp = 1 + choices_draw(FO_TP_COUNT - 1);
-	j.low.pass.fp8 = j.low.pass.fp8_history = j.low.pass.fp8_precompute = j.low.pass.fp8_wgrad = 0;
-	j.low.pass.fp8_transposed = j.low.pass.fp8_fuse = j.low.pass.fp8_first = j.low.pass.fp8_last = 0;
+	j.low.pass.tp_async = j.low.pass.tp == FO_TP_SEQUENCE ? pieces : 0;
 	j.low.pass.zero = j.low.pass.zero_sync = j.low.pass.zero_prefetch = j.low.pass.zero_reshard =
 		j.low.pass.zero_first = 0;
 	choices_zero(&j.low.pass, m.shard);
+	j.low.pass.fp8_precompute &= j.low.pass.zero != FO_ZERO_WEIGHTS;
+	j.low.pass.fp8_transposed &= j.low.pass.fp8_precompute;
+	return j;
+}
+
+/* With cp groups, whose keys travel round a ring; some have tp groups, too. */
+static struct job random_cp_job(void)
+{
+	static const struct fo_mesh mesh[] = { { .replicate = 1, .shard = 1, .cp = 2, .tp = 1 },
+					       { .replicate = 1, .shard = 1, .cp = 3, .tp = 1 },
+					       { .replicate = 1, .shard = 1, .cp = 4, .tp = 1 },
+					       { .replicate = 2, .shard = 1, .cp = 3, .tp = 1 },
+					       { .replicate = 1, .shard = 2, .cp = 2, .tp = 2 } };
+	struct job j = random_job(false);
+	const struct fo_mesh m = mesh[choices_draw(sizeof mesh / sizeof *mesh)];
+	j.ranks = fo_mesh_ranks(&m);
+	j.low.mesh = m;
+	j.low.seq = 2 * m.cp * (2 + choices_draw(2));
+	j.model.heads *= m.tp, j.model.kv_heads *= m.tp, j.model.ffn *= m.tp;
+	j.low.pass.tp = m.tp > 1 ? 1 + choices_draw(FO_TP_COUNT - 1) : FO_TP_OFF;
+	j.low.pass.cp = FO_CP_RING;
+	j.low.pass.attention = FO_ATTENTION_FLASH;
+	j.low.pass.zero = FO_ZERO_OFF;
 	return j;
 }
 
@@ -476,11 +507,20 @@ static bool join_lanes(struct fo_program *p)
 	return any;
 }
 
+#include "roles_forms.h"
+
+static const char *name_of(const struct defect *d)
+{
+	return d->kind < DEFECTS ? defect_name[d->kind] : form[d->kind - DEFECTS].name;
+}
+
 /* False: there is nothing of this kind to break. */
 static bool plant(struct fo_program *p, const struct defect *d)
 {
 	fo_random_state = d->seed;
 	static const int work[] = { DROP_SLOT, SWAP_SLOTS, EARLIER };
+	if (d->kind >= DEFECTS)
+		return form[d->kind - DEFECTS].plant(p);
 	if (d->kind >= SWAP_SLOTS && d->kind <= DOUBLE_SLOT && d->kind != GROUP)
 		return break_slots(p, d->kind, slot_calls);
 	if (d->kind >= WORK_DROP && d->kind <= WORK_EARLIER)
@@ -649,9 +689,9 @@ static void describe(const struct job *j, const struct defect *d, char *text, si
 	char where[24] = "all ranks";
 	if (d->rank >= 0)
 		snprintf(where, sizeof where, "rank %d", d->rank);
-	snprintf(text, size, "%s in %s; %s, mesh %d x %d x %d x %d, %d micro-batches, %s", defect_name[d->kind], where,
+	snprintf(text, size, "%s in %s; %s, mesh %d x %d x %d x %d x %d, %d micro-batches, %s", name_of(d), where,
 		 j->by_hand ? "by hand" : "ddp", fo_mesh_pp(&j->low.mesh), j->low.mesh.replicate, j->low.mesh.shard,
-		 j->low.mesh.tp, (int)j->low.micro_batches, label);
+		 j->low.mesh.cp, j->low.mesh.tp, (int)j->low.micro_batches, label);
 }
 
 struct tally {
@@ -758,6 +798,42 @@ static void test_stage_defects(void **state)
 	plant_defects(role_cases(550), STAGES);
 }
 
+/* Each form of defect, planted until it has been often enough: all are caught that change what comes out. */
+static void test_forms(void **state)
+{
+	(void)state;
+	const int wanted = role_cases(12), tries = 12 * wanted;
+	print_message("%-40s %8s %8s %8s\n", "", "planted", "caught", "no harm");
+	for (int k = 0; k < FORMS; k++) {
+		int n = 0, caught = 0, alike = 0;
+		for (int i = 0; i < tries && caught + alike < wanted; i++) {
+			struct job j = form[k].of == CP_JOB ? random_cp_job() : random_tp_job();
+			const struct defect d = { .kind = DEFECTS + k,
+						  .rank = form[k].one ? (int)choices_draw(j.ranks) : -1,
+						  .seed = (uint64_t)i * 7919 + 1 };
+			bool applied;
+			char text[700];
+			describe(&j, &d, text, sizeof text);
+			if (verify(&j, NULL, &applied) != FO_OK)
+				fail_msg("a whole program is refused: %s (%s)", fo_err_text(), text);
+			const fo_status st = verify(&j, &d, &applied);
+			if (!applied)
+				continue;
+			n++;
+			if (st != FO_OK && getenv("FLATOUT_ROLE_TEXTS"))
+				print_message("%s: %s\n", form[k].name, fo_err_text());
+			if (st != FO_OK)
+				caught++;
+			else if (is_equivalent(&j, &d))
+				alike++;
+			else
+				fail_msg("escapes: %s", text);
+		}
+		print_message("%-40s %8d %8d %8d\n", form[k].name, n, caught, alike);
+		assert_true(caught > 0);
+	}
+}
+
 /* Ranks that do the same are one role, and what the check takes is said. */
 static void test_roles(void **state)
 {
@@ -797,6 +873,7 @@ static void test_roles(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_defects), cmocka_unit_test(test_tp_defects),
-					    cmocka_unit_test(test_stage_defects), cmocka_unit_test(test_roles) };
+					    cmocka_unit_test(test_stage_defects), cmocka_unit_test(test_forms),
+					    cmocka_unit_test(test_roles) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

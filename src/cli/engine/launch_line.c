@@ -1,13 +1,16 @@
 /* The command lines of mpirun (Open MPI) and mpiexec.hydra (MPICH). */
 #include "cli/engine/launch.h"
 
+#include "base/count.h"
 #include "base/fs.h"
 #include "hw/profile.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -80,6 +83,50 @@ static fo_status find_kind(const char *mpirun, enum fo_mpi_kind *kind)
 
 /* ---- hosts ---- */
 
+static fo_status bad_hosts(const struct fo_launch *l, const char *fmt, ...) FO_PRINTF(2, 3);
+static fo_status bad_hosts(const struct fo_launch *l, const char *fmt, ...)
+{
+	char why[160];
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(why, sizeof why, fmt, ap);
+	va_end(ap);
+	return fo_hint(fo_fail(FO_EARG, "'--hosts=%s': %s", l->hosts, why),
+		       "expected hosts, each with the ranks that it takes, or a file of hosts: --hosts=h1:2,h2:2");
+}
+
+/* Whether a host of the list before `at` has this name. */
+static bool came_before(const char *list, const char *at, size_t name)
+{
+	for (const char *e = list; e < at; e += strcspn(e, ",") + 1)
+		if (strcspn(e, ":,") == name && !strncmp(e, at, name))
+			return true;
+	return false;
+}
+
+static fo_status check_hosts(const struct fo_launch *l)
+{
+	const char *list = l->hosts;
+	if (!list || (*list && fo_fs_exists(list)))
+		return FO_OK;
+	if (strchr(list, '/'))
+		return bad_hosts(l, "there is no such file");
+	for (const char *at = list;; at++) {
+		const size_t n = strcspn(at, ","), name = strcspn(at, ":,"),
+			     digits = strspn(at + name + (name < n), "0123456789");
+		if (!name)
+			return bad_hosts(l, "it has an empty name");
+		if (name < n && (!digits || name + 1 + digits != n || digits > 6 || !strtoll(at + name + 1, NULL, 10)))
+			return bad_hosts(l, "'%.*s' is no number of ranks from 1 to 999999",
+					 (int)fo_min((int64_t)(n - name - 1), 60), at + name + 1);
+		if (came_before(list, at, name))
+			return bad_hosts(l, "host '%.*s' comes twice", (int)fo_min((int64_t)name, 100), at);
+		at += n;
+		if (!*at)
+			return FO_OK;
+	}
+}
+
 /* Ranks that the list has room for; 0: a file, or no number is given for some host. */
 static int64_t slots_of(const char *list)
 {
@@ -114,15 +161,26 @@ const char *fo_launch_host_of(struct fo_arena *a, const struct fo_launch *l, int
 
 /* ---- the line ---- */
 
+/* Open MPI has several ways to say it: --oversubscribe, --map-by :OVERSUBSCRIBE, --mca rmaps_base_oversubscribe 1. */
+static bool may_oversubscribe(const char *args)
+{
+	static const char word[] = "oversubscribe";
+	for (const char *at = args; at && *at; at++)
+		if (!strncasecmp(at, word, sizeof word - 1))
+			return at - args < 2 || strncasecmp(at - 2, "no", 2) != 0;
+	return false;
+}
+
 /* Open MPI refuses more ranks than there is room for, in a page of text. */
 static fo_status hosts_have_room(const struct fo_launch *l)
 {
 	const int64_t room = slots_of(l->hosts);
-	if (!room || l->ranks <= room || (l->mpi_args && strstr(l->mpi_args, "--oversubscribe")))
+	if (!room || l->ranks <= room || may_oversubscribe(l->mpi_args))
 		return FO_OK;
 	return fo_hint(fo_fail(FO_EARG, "%lld ranks are asked for, and --hosts=%s has room for %lld",
 			       (long long)l->ranks, l->hosts, (long long)room),
-		       "say how many ranks each host takes: --hosts=h1:2,h2:2");
+		       "say how many ranks each host takes, --hosts=h1:2,h2:2, or let hosts take more than they have "
+		       "room for: --mpi-args=--oversubscribe");
 }
 
 static void open_mpi(struct fo_arena *a, const struct fo_launch *l, struct fo_launch_line *out)
@@ -172,6 +230,7 @@ fo_status fo_launch_line(struct fo_arena *a, const struct fo_launch *l, char *co
 {
 	out->argc = 0;
 	out->argv = fo_arena_alloc(a, (WORDS_MAX + 1) * sizeof *out->argv);
+	FO_TRY(check_hosts(l));
 	FO_TRY(find_kind(l->mpirun, &out->kind));
 	if (out->kind == FO_MPI_OPEN)
 		FO_TRY(hosts_have_room(l));
