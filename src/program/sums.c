@@ -23,7 +23,8 @@
  * Ranks of a cp group have the same rows, each its own tokens of them. What a shift hands on around the group is *far*:
  * so many places from its own rank. Attention over a block of keys names the distance of those that it means; anything
  * else that meets tokens of two ranks is wrong, and so is attention over own keys alone. Where ranks exchange tokens
- * for heads, rows are followed as well: an all-to-all takes them sorted by rank, attention of all tokens, all else of own.
+ * for heads, rows are followed as well: an all-to-all takes them sorted by rank, attention of all tokens, all else of
+ * own.
  *
  * Stages of a pipeline have gradients of other layers: a sum over elements of gradients is pending over the stages. A
  * gradient that the first and the last stage both have (fo_buffer.stage) is pending over these two. What goes from
