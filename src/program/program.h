@@ -154,9 +154,9 @@ enum fo_hyper {
 /* The ranks that work on a step, as a mesh of `pp` x `replicate` x `shard` x `cp` x `tp`; 0 stands for 1. The last
  * coordinate varies fastest: rank = (((p x replicate + r) x shard + s) x cp + c) x tp + t. Ranks that differ in pp are
  * stages of a pipeline: they have the same rows and other layers (pass pp). Ranks that differ in replicate or shard
- * have rows of their own. Those that differ in cp have the same rows, each its own tokens of every row (pass cp); those that differ
- * in tp have the same tokens, and divide the weights and the work on them (pass tp). Where a model has fewer key and
- * value heads than there are ranks in a tp group, kv neighbours have the same ones: lowering says so. */
+ * have rows of their own. Those that differ in cp have the same rows, each its own tokens of every row (pass cp); those
+ * that differ in tp have the same tokens, and divide the weights and the work on them (pass tp). Where a model has
+ * fewer key and value heads than there are ranks in a tp group, kv neighbours have the same ones: lowering says so. */
 struct fo_mesh {
 	int32_t rank, replicate, shard, cp, tp, kv, pp;
 };

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first of enum fo_pp_kind. DualPipe-V wants more micro-batches than the programs that choices are made with have. */
+/* The first of enum fo_pp_kind. DualPipe-V wants more micro-batches than the programs have that choices are made
+ * with. */
 #define FO_RUN_PP_KINDS "gpipe|1f1b|interleaved|zb-h1|zb-h2"
 
 #define R struct fo_run
