@@ -295,7 +295,13 @@ static fo_status run(const struct fo_cli_call *call)
 	struct fo_cli_asked a;
 	struct fo_cli_planned *p = fo_xmalloc(sizeof *p);
 	p->asked = &a;
-	fo_status st = fo_cli_job_read(call, &in->job, &a);
+	/* A division is of use where something runs it. */
+	struct fo_cli_job job = in->job;
+	p->assumed_framework = job.framework < 0 && call->argc < 2 && !job.torchtitan && !job.megatron &&
+			       !job.deepspeed;
+	if (p->assumed_framework)
+		job.framework = FO_CLI_MEGATRON;
+	fo_status st = fo_cli_job_read(call, &job, &a);
 	if (st == FO_OK)
 		st = ask(in, p);
 	if (st == FO_OK)

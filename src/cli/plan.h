@@ -21,6 +21,7 @@ struct fo_cli_planned {
 	struct fo_predict_certainty sure[FO_PLAN_SHOWN], named_sure;
 	double limit[FO_CLI_LIMITS]; /* speed with twice of it over speed now; NAN: does not apply */
 	int top;
+	bool assumed_framework; /* nobody named one */
 	/* Where a configuration was given: its own division, and the way from it. */
 	bool has_from;
 	struct fo_predict_layout from;

@@ -136,6 +136,8 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 			    "nobody stated it: %.3g GB/s a device, the usual adapter; --measured-bandwidth says what "
 			    "collectives reach on yours",
 			    p->job.job.machine.net_byte_s / 1e9);
+	if (p->assumed_framework)
+		fo_doc_line(d, "assumed", "framework: %s (--framework names another)", p->ask.framework->title);
 	for (int i = 0; i < p->job.inferences; i++)
 		fo_doc_line(d, "assumed", "%s", p->job.inferred[i]);
 }

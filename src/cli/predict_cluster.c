@@ -39,7 +39,9 @@ static const char *const types[][3] = {
 };
 enum { TYPE_TF32 = 3 };
 
+/* Those of the option, in its order. */
 static const char *const frameworks[] = { "torchtitan", "megatron", "megatron-bridge", "deepspeed", "flatout" };
+_Static_assert(FO_CLI_MEGATRON == 1, "the place of megatron");
 
 static bool given(const struct fo_opt_set *s, const char *name, int *at)
 {

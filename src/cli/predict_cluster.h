@@ -10,13 +10,15 @@
 struct fo_cli_job {
 	const char *cluster, *model, *set, *devices_file;
 	const char *torchtitan, *megatron, *deepspeed;
-	int framework; /* place in fo_cli_frameworks; -1: not named */
+	int framework; /* place among the option's values; -1: not named */
 	int64_t seq, global_tokens, global_batch, micro_batch, micro_batches;
 	int64_t tp, cp, pp, ep, chunks, replicate, shard, zero, recompute_layers;
 	int schedule, precision, recompute; /* -1: not given */
 	const char *bandwidth;
 	double watts;
 };
+enum { FO_CLI_MEGATRON = 1 }; /* fo_cli_job.framework */
+
 /* Rows of a table whose struct S has a `struct fo_cli_job` called `job` at its begin; group is the keys' first part. */
 #define FO_CLI_JOB_ROWS(S, group)                                                                                      \
 	FO_OPT_PATH(S, job.cluster, group ".cluster", "C", NULL,                                                       \

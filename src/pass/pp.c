@@ -12,7 +12,8 @@
  * walked through with slots of even length (1, backward 2), and a receive is listed in front of the first own slot that
  * ends when the sender's does or later. Then it waits for nothing that ends, in that walk, as late as its own send, and
  * by induction over the walk's time nothing waits for itself, at whatever speed ranks really run. For one that comes
- * when the slot before is over this is in front of that slot: its bytes are its own, and the transfer waits for nothing.
+ * when the slot before is over this is in front of that slot: its bytes are its own, and the transfer waits for
+ * nothing.
  *
  * Zero-bubble schedules go backward in two pieces: gradients of inputs, which the stage before waits for, and later
  * those of weights (fo_pass_pp_weights). The second piece is a block of its own, filled when recomputation and fusions
