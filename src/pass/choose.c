@@ -152,7 +152,9 @@ static fo_status measure_split(const struct fo_model *m, const struct fo_choose 
 	FO_TRY(plan(m, planned(s->run), want->host_apart, &p, &u, &s->bytes));
 	s->persistent = u.persistent_bytes;
 	s->top = fo_xmalloc((size_t)(m->layers + 1) * sizeof *s->top);
-	find_tops(&p, &u, s->top);
+	/* In a stage layers of several micro-batches wait, and more than there are: nothing is known from below. */
+	if (!p.staged)
+		find_tops(&p, &u, s->top);
 	fo_unrolled_fini(&u);
 	fo_program_fini(&p);
 	return find_seconds(m, want->rates, s);
