@@ -92,8 +92,7 @@ static void find_tops(const struct fo_program *p, const struct fo_unrolled *u, i
 		/* Activations that a layer drops may die within its forward: only its end counts. */
 		waiting += forward;
 		for (int i = forward ? u->slot_begin[s + 1] - 1 : u->slot_begin[s]; i < u->slot_begin[s + 1]; i++)
-			top[fo_min(waiting, p->model.layers)] =
-				fo_max(top[fo_min(waiting, p->model.layers)], live[i]);
+			top[fo_min(waiting, p->model.layers)] = fo_max(top[fo_min(waiting, p->model.layers)], live[i]);
 		waiting -= layer && b->role == FO_ROLE_BACKWARD;
 	}
 	free(live);
