@@ -83,6 +83,7 @@ static int64_t *crossing(const struct fo_unrolled *u)
 
 static void find_tops(const struct fo_program *p, const struct fo_unrolled *u, int64_t *top)
 {
+	/* A stage of a pipeline has layers of several micro-batches waiting: more than all layers count as all. */
 	int64_t *live = crossing(u), waiting = 0;
 	memset(top, 0, (size_t)(p->model.layers + 1) * sizeof *top);
 	for (int s = 0; s < p->nslot; s++) {
@@ -91,7 +92,7 @@ static void find_tops(const struct fo_program *p, const struct fo_unrolled *u, i
 		/* Activations that a layer drops may die within its forward: only its end counts. */
 		waiting += forward;
 		for (int i = forward ? u->slot_begin[s + 1] - 1 : u->slot_begin[s]; i < u->slot_begin[s + 1]; i++)
-			top[waiting] = fo_max(top[waiting], live[i]);
+			top[fo_min(waiting, p->model.layers)] = fo_max(top[fo_min(waiting, p->model.layers)], live[i]);
 		waiting -= layer && b->role == FO_ROLE_BACKWARD;
 	}
 	free(live);
