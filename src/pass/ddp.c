@@ -192,8 +192,27 @@ int fo_pass_ddp_norm(struct fo_program *p, const char *name, enum fo_group group
 	return b;
 }
 
+/* Does slot s add to what an earlier slot has completed for the micro-batch? In a pipeline those of the next one may
+ * come between. */
+static bool adds_again(const struct fo_program *p, const struct ends *e, int s)
+{
+	const struct fo_block *b = &p->block[p->slot[s].block];
+	if (e->mb < 0 || p->slot[s].mb == e->mb || b->role == FO_ROLE_OPTIMIZER)
+		return false;
+	for (int i = 0; i < b->n; i++)
+		for (int k = 0; k < b->op[i].n; k++) {
+			const struct fo_operand *a = &b->op[i].arg[k];
+			int layer = p->buf[a->buf].axes & FO_PER_LAYER ? p->slot[s].layer + a->dlayer : 0;
+			int last = is_summed(p, e, a) ? e->last[a->buf * e->layers + layer] : -1;
+			if (last >= 0 && last < s)
+				return true;
+		}
+	return false;
+}
+
 /* Puts the sums behind the slots that complete them; with reduce_late behind the last of these, the newest sum first:
- * a lane is in order, so nothing travels before backward is over. made: by block, as reduce_block has it. */
+ * a lane is in order, so nothing travels before backward is over. A sum of one micro-batch goes in any case before the
+ * next one adds to it. made: by block, as reduce_block has it. */
 static void reduce_behind(struct fo_program *p, struct ends *e, int *made)
 {
 	const int slots = p->nslot;
@@ -206,6 +225,8 @@ static void reduce_behind(struct fo_program *p, struct ends *e, int *made)
 		left += c.n > 0;
 	}
 	for (int s = 0; s < slots; s++) {
+		while (sums && adds_again(p, e, s))
+			to[n++] = sum[--sums];
 		to[n++] = p->slot[s];
 		find_complete(p, e, s, &c);
 		if (!c.n)

@@ -14,6 +14,7 @@ done
 "$FLATOUT_STAGE/bin/flatout" --help | awk '/^[A-Z][a-z]*:$/ { on = 1; next } /^$/ { on = 0 } on { print "flatout-" $1 }' >"$tmp/want"
 echo flatout >>"$tmp/want"
 "$FLATOUT_STAGE/bin/flatout" help data | sed -n 's/^  flatout data \([a-z-]*\) .*/flatout-data-\1/p' >>"$tmp/want"
+"$FLATOUT_STAGE/bin/flatout" predict cluster --help >/dev/null && echo flatout-predict-cluster >>"$tmp/want"
 for page in "$FLATOUT_STAGE"/share/man/man1/*; do
 	basename "$page" | sed 's/\.1\(\.gz\)*$//'
 done | sort >"$tmp/got"
