@@ -783,19 +783,19 @@ static int role_cases(int usual)
 static void test_defects(void **state)
 {
 	(void)state;
-	plant_defects(role_cases(1100), ROWS);
+	plant_defects(role_cases(700), ROWS);
 }
 
 static void test_tp_defects(void **state)
 {
 	(void)state;
-	plant_defects(role_cases(550), TP);
+	plant_defects(role_cases(350), TP);
 }
 
 static void test_stage_defects(void **state)
 {
 	(void)state;
-	plant_defects(role_cases(550), STAGES);
+	plant_defects(role_cases(350), STAGES);
 }
 
 /* Does a rank's program, looked at alone, read what nothing has written? Then it never runs. */
