@@ -78,6 +78,8 @@ enum fo_predict_style_id fo_job_predict_style(const struct fo_job *job)
 	if (!strncmp(id, "nemo", 4))
 		return fo_predict_style_of("nemo/megatron-core");
 	enum fo_job_style style = fo_job_style_of(job);
+	if (!strncmp(id, "torchtitan", 10) && !compiled)
+		return FO_PREDICT_STYLE_TITAN_EAGER;
 	if (style == FO_JOB_STYLE_TORCH && strncmp(id, "maxtext", 7))
 		return compiled ? FO_PREDICT_STYLE_TITAN : FO_PREDICT_STYLE_EAGER;
 	return fo_predict_style_of(id);
@@ -136,6 +138,9 @@ static void pipeline(struct asking *k, struct fo_predict_layout *l)
 		l->schedule = FO_PREDICT_INTERLEAVED;
 	if (l->pp > 1 && isnan(s) && l->chunks <= 1)
 		INFER(k, "pipeline schedule: 1F1B");
+	const char *word = k->job->value[FO_JOB_PP_SCHEDULE].text;
+	if (l->pp > 1 && word && !strcmp(word, "zb-h2"))
+		INFER(k, "zb-h2 counts as zb-h1: it idles less, and keeps up to twice the activations");
 }
 
 static void sharding(struct asking *k, struct fo_predict_layout *l)
