@@ -626,7 +626,8 @@ static void rows_of(struct fo_reading *r, double dp)
 {
 	struct fo_job *job = r->job;
 	struct fo_arena *a = &job->arena;
-	const struct fo_conf_entry *e = fo_reading_find(r, "train.rows"), *step = fo_reading_find(r, "train.batch-rows");
+	const struct fo_conf_entry *e = fo_reading_find(r, "train.rows"),
+				   *step = fo_reading_find(r, "train.batch-rows");
 	bool chosen = stated(r, "train.batch-rows") > 0; /* how micro-batches divide the step is chosen later */
 	double shared = chosen ? stated(r, "train.batch-rows") : fmax(1, stated(r, "train.rows"));
 	struct fo_job_value *micro = &job->value[FO_JOB_MICRO_BATCH], *times = &job->value[FO_JOB_ACCUMULATION];
@@ -648,7 +649,8 @@ static void rows_of(struct fo_reading *r, double dp)
 			near = fo_arena_printf(a, "%s=%.15g or %.15g", key, below, below + dp);
 		refuse(job,
 		       fo_arena_printf(a, "%.15g %s cannot share the rows of a %s evenly, %s=%.15g", dp,
-				       grouped ? "groups of ranks" : "ranks", chosen ? "step" : "micro-batch", key, shared),
+				       grouped ? "groups of ranks" : "ranks", chosen ? "step" : "micro-batch", key,
+				       shared),
 		       fo_arena_printf(a, "the nearest that can be shared: %s", near));
 	} else if (!chosen && e) {
 		*micro = (struct fo_job_value){ .number = NAN };
@@ -710,8 +712,9 @@ static void pipeline_of(struct fo_reading *r)
 	chunks = fo_job_or(job, FO_JOB_PP_VIRTUAL, usual);
 	if (usual == 1 && chunks > 1)
 		refuse(job,
-		       fo_arena_printf(&job->arena, "pass.pp-chunks=%.15g: of the schedules, interleaved alone has "
-						    "several parts of the model on a stage",
+		       fo_arena_printf(&job->arena,
+				       "pass.pp-chunks=%.15g: of the schedules, interleaved alone has "
+				       "several parts of the model on a stage",
 				       chunks),
 		       "set pass.pp=interleaved, or leave pass.pp-chunks out");
 	if (usual == 2 && chunks == 1)
@@ -726,7 +729,7 @@ static void mesh_of(struct fo_reading *r)
 	double dp = ranks /
 		    (fo_job_or(job, FO_JOB_TP, 1) * fo_job_or(job, FO_JOB_CP, 1) * fo_job_or(job, FO_JOB_PP, 1));
 	pipeline_of(r);
-	if (!r->conf->entries) /* no file: the options are the job */
+	if (!r->conf->entries || !(dp <= 1e9)) /* no file: the options are the job; or an axis of none */
 		return;
 	rows_of(r, dp);
 	sharing_of(r, dp);

@@ -49,7 +49,10 @@ run 0 program --schedule=dualpipe-v --micro-batches=16 --stages=8
 says 'Note: This order needs messages that overtake each other'
 run 0 program --schedule=zb-h1 --times=1,1,2
 says 'Formula: .* does not hold for these figures'
+run 0 program --schedule=zb-h2 --micro-batches=8
+says "of the whole step by the walk" "from its first slot"
 run 0 program --schedule=gpipe --stages=1 --micro-batches=1
+says "one stage is no pipeline"
 says '^Bubble: *0.0 % of the step'
 
 refused 2 "schedule" program --schedule=2f2b
