@@ -394,6 +394,8 @@ fo_status fo_job_ask(struct fo_job *job, const struct fo_cluster *c, const struc
 	struct asking k = { .job = job, .given = given, .o = o };
 	FO_TRY(begin(&k, c));
 	fo_job_shape_of(job, c, &o->shape);
+	if (isnan(o->shape.tp * o->shape.pp * o->shape.cp * o->shape.chunks))
+		return check_shape(&k, c);
 	FO_TRY(check_division(&k)); /* of a division that no model of this shape can have no number of devices helps */
 	FO_TRY(check_given(&k));
 	FO_TRY(check_shape(&k, c));

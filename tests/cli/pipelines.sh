@@ -56,6 +56,8 @@ says "one stage is no pipeline"
 says '^Bubble: *0.0 % of the step'
 
 refused 2 "schedule" program --schedule=2f2b
+refused 2 "pass.pp=zb-h1 is about stages of a pipeline" train --pass.pp=zb-h1
+refused 2 "pass.pp-chunks=2 is about stages of a pipeline" train --pass.pp-chunks=2
 refused 2 "schedule 1F1B has 1 chunk per stage, not 2" program --schedule=1f1b --chunks=2
 refused 2 "with 1 it is 1f1b" program --schedule=interleaved --chunks=1
 refused 2 "wants two micro-batches per stage, for 4 stages 8 or more, not 7" program --schedule=dualpipe-v --micro-batches=7

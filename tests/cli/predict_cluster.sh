@@ -87,6 +87,8 @@ run '0|1' predict own.yaml --cluster 1xHGX-H100 --json=own
 holds 'd["layout"]["cp"] == 2 and d["layout"]["tp"] == 2 and d["layout"]["dp"] == 2 and d["layout"]["global_batch"] == 128' own
 of_run 2 '  pp: 4\npass:\n  pp-chunks: 2\n'
 refused "set pass.pp=interleaved" own.yaml --cluster 1xHGX-H100
+of_run 2 '  tp: 0\n'
+refused "tp (tensor parallel) is 0" own.yaml --cluster 1xHGX-H100
 of_run 2 '  pp: 4\n  shard: 2\n  replicate: 3\n'
 refused "make their product 2" own.yaml --cluster 1xHGX-H100
 
