@@ -163,6 +163,23 @@ static const size_t field_size[] = {
 	[FO_OPT_T_TEXT] = sizeof(char *), [FO_OPT_T_ENUM] = sizeof(int),    [FO_OPT_T_BYTES] = sizeof(int64_t),
 };
 
+/* A list ("NAME=X,..."): given again, it goes on. */
+static bool adds_up(const struct fo_opt *row)
+{
+	const char *of = row->type == FO_OPT_T_TEXT && row->arg ? strchr(row->arg, ',') : NULL;
+	return of && !strcmp(of, ",...");
+}
+
+static void join(struct fo_opt_set *s, const void *old, void *field)
+{
+	const char *before, *after;
+	memcpy(&before, old, sizeof before);
+	memcpy(&after, field, sizeof after);
+	if (before && *before)
+		after = fo_arena_printf(&s->arena, "%s,%s", before, after ? after : "");
+	memcpy(field, &after, sizeof after);
+}
+
 void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, enum fo_opt_origin from,
 		   const char *where)
 {
@@ -185,6 +202,8 @@ void fo_opt_assign(struct fo_opt_set *s, int i, const char *text, size_t len, en
 				       expected.data, shown, colon, why);
 		fo_str_fini(&expected);
 	} else if (from >= s->origin[i].from) {
+		if (adds_up(row) && from == FO_ORIGIN_FLAG && s->origin[i].from == from)
+			join(s, old, field);
 		if (from != FO_ORIGIN_DEFAULT)
 			note_taken(s, i, text, len, *where && from != FO_ORIGIN_FILE ? where : row->key);
 		/* One name twice: the last one counts, as scripts rely on. Two names of it: a contradiction. */
@@ -309,6 +328,13 @@ static void unknown_flag(struct fo_opt_set *s, const char *arg, const char *name
 
 static bool stands_alone(const struct fo_opt *row) { return fo_opt_is_switch(row) || row->bare; }
 
+/* "--num-layers 32 --bf16" as one argument is a text, no option: no option has a blank in its name. */
+static bool is_words(const char *arg)
+{
+	const char *end = strpbrk(arg, " \t\n=");
+	return end && *end != '=';
+}
+
 /* Reads one argument that starts with "--"; returns how many arguments it took. */
 static int read_flag(struct fo_opt_set *s, const char *arg, const char *next)
 {
@@ -342,7 +368,7 @@ static int read_flag(struct fo_opt_set *s, const char *arg, const char *next)
 	} else if (stands_alone(row)) {
 		const char *text = no ? "no" : "yes";
 		fo_opt_assign(s, i, text, strlen(text), FO_ORIGIN_FLAG, where);
-	} else if (next && strncmp(next, "--", 2)) {
+	} else if (next && (strncmp(next, "--", 2) || is_words(next))) {
 		fo_opt_assign(s, i, next, strlen(next), FO_ORIGIN_FLAG, where);
 		return 2;
 	} else {

@@ -43,7 +43,9 @@ static fo_status find_without(struct what_if *w)
 		fo_status st = fo_fail(FO_EARG, "no rank of '%s' is slower than all others by more than chance",
 				       w->in->what_if);
 		if (!x->slow_known)
-			fo_hint(st, "its %d steps are too few to tell: %d are needed; --without=N leaves rank N out",
+			fo_hint(st,
+				"the ranks have %d stretches of half a second or more to compare, and %d are needed "
+				"to tell; --without=N gives rank N the times of the others",
 				x->slow_steps, x->slow_needed);
 		return st;
 	}

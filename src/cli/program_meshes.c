@@ -132,6 +132,8 @@ static void say(const struct table *t, const struct fo_run *r, const struct fo_m
 	fo_doc_para(d,
 		    "What a rank receives in a step, by the ranks it comes from; what persists of weights and state; "
 		    "activations and gradients, but for holes between them. Each of the rank that has most.");
+	fo_doc_para(d, "Pipelines (mesh.pp) are not listed: what a stage receives and holds is not known without its "
+		       "program. 'flatout program --mesh.pp=2' makes one.");
 	for (int i = 0; i < t->n && i < 64; i++)
 		if (t->row[i].why)
 			fo_doc_item(d, "not %s: %s", mesh_text(d, &t->row[i].mesh), t->row[i].why);
@@ -214,8 +216,9 @@ fo_status fo_cli_meshes(const struct fo_cli_call *call, const struct fo_run *r, 
 			st, "flatout program with --mesh.tp, --mesh.cp and --mesh.shard makes the program of one mesh");
 	if (st == FO_OK && !t.legal)
 		st = fo_hint(
-			fo_fail(FO_EARG, "no mesh of %d ranks can train this run; the first: %s", ranks, t.row[0].why),
-			"--json lists the reasons of all meshes of fewer ranks, such as --meshes=2");
+			fo_fail(FO_EARG, "no mesh of %d ranks without a pipeline can train this run; the first: %s",
+				ranks, t.row[0].why),
+			"--meshes with fewer ranks, such as --meshes=2; pipelines (mesh.pp) are not among those tried");
 	if (st == FO_OK && call->json)
 		write_json(&t, &m, ranks, call->json);
 	else if (st == FO_OK)

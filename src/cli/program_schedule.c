@@ -72,9 +72,10 @@ static double walk_share(const struct view *v)
 static void say_bubble(const struct view *v, const struct fo_cli_schedule *in, struct fo_doc *d)
 {
 	const struct fo_pp_formula *f = &v->formula;
-	const char *of = f->of_pipeline ? "of the longest that a stage takes" : "of the step";
-	fo_doc_line(d, "bubble", "%s of the step by the walk: %.4g turns, %g of them work",
-		    fo_doc_num(d, v->walk.bubble, FO_DRAW_SHARE), v->walk.step_s,
+	const char *of = f->of_pipeline ? "of the longest that a stage takes from its first slot to its last"
+					: "of the step";
+	fo_doc_line(d, "bubble", "%s of the %sstep by the walk: %.4g turns, %g of them work",
+		    fo_doc_num(d, v->walk.bubble, FO_DRAW_SHARE), f->of_pipeline ? "whole " : "", v->walk.step_s,
 		    v->shape.micro_batches * (v->forward + v->input + v->weight));
 	if (isnan(f->idle_s))
 		fo_doc_line(d, "formula", "%s does not hold for these figures: it wants %s (%s)", f->text, f->condition,
@@ -83,6 +84,8 @@ static void say_bubble(const struct view *v, const struct fo_cli_schedule *in, s
 		fo_doc_line(d, "formula", "%s%s %s, %s; by the walk %s (%s; %s)", f->bound ? "at most " : "",
 			    fo_doc_num(d, formula_share(v), FO_DRAW_SHARE), of, f->text,
 			    fo_doc_num(d, walk_share(v), FO_DRAW_SHARE), f->source, f->condition);
+	if (v->shape.stages == 1)
+		fo_doc_line(d, "note", "one stage is no pipeline: nothing waits for another stage");
 	if (in->send > 0)
 		fo_doc_line(d, "sends", "%g turns each, in the walk alone: the formula has none", in->send);
 }

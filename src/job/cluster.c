@@ -222,6 +222,8 @@ static double system_of(const char **name)
 static fo_status from_text(const char *text, const struct fo_catalogue *catalogue, struct fo_cluster *out,
 			   struct fo_arena *arena)
 {
+	if (strchr("+-", *text))
+		return expected(text);
 	FO_TRY(refuse_kind(text));
 	struct fo_cluster c = { .from = fo_arena_strdup(arena, text) };
 	const char *name = text;

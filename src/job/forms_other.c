@@ -558,7 +558,10 @@ static const struct fo_form_row flatout[] = {
 	M("train.precision", DTYPE, "bf16=bf16 fp32=fp32"),
 	R("mesh.tp", TP),
 	R("mesh.cp", CP),
+	R("mesh.pp", PP),
 	R("mesh.ranks", DEVICES),
+	M("pass.pp", PP_SCHEDULE,
+	  "gpipe=gpipe 1f1b=1f1b interleaved=interleaved zb-h1=zero-bubble zb-h2=zero-bubble *=other"),
 	R("pass.tp-sequence", SEQUENCE_PARALLEL),
 	R("pass.overlap", GRAD_OVERLAP),
 	M("pass.reduce-dtype", GRAD_REDUCE, "fp32=fp32 bf16=bf16"),
@@ -590,26 +593,146 @@ static double length_of(const char *text)
 	return v;
 }
 
-/* Ranks of a run file share the rows of a micro-batch, and one more rank does not change how many there are. A job
- * counts those of one rank. */
+/* A number above 0 that the file states; 0: none is. */
+static double stated(const struct fo_reading *r, const char *key)
+{
+	double n = fo_reading_number(r, key);
+	return n > 0 ? n : 0;
+}
+
+/* `train` would refuse the file; the first reason counts. */
+static void refuse(struct fo_job *job, const char *what, const char *mend)
+{
+	if (job->refused)
+		return;
+	job->refused = what;
+	job->refused_try = mend;
+}
+
+/* Ranks that the file itself is for: mesh.ranks, or what its axes come to. */
+static double ranks_of(struct fo_reading *r)
+{
+	struct fo_job *job = r->job;
+	const struct fo_conf_entry *e = fo_reading_find(r, "mesh.pp|mesh.shard|mesh.replicate|mesh.cp|mesh.tp");
+	double all = fo_job_or(job, FO_JOB_TP, 1) * fo_job_or(job, FO_JOB_CP, 1) * fo_job_or(job, FO_JOB_PP, 1) *
+		     fmax(1, stated(r, "mesh.shard")) * fmax(1, stated(r, "mesh.replicate"));
+	if (e && all > 1 && !fo_job_known(job, FO_JOB_DEVICES))
+		fo_reading_state(r, FO_JOB_DEVICES, all, e);
+	return fo_job_or(job, FO_JOB_DEVICES, 1);
+}
+
+/* Ranks share the rows of a micro-batch, and a job counts those of one rank. `dp`: ranks with rows of their own. */
+static void rows_of(struct fo_reading *r, double dp)
+{
+	struct fo_job *job = r->job;
+	struct fo_arena *a = &job->arena;
+	const struct fo_conf_entry *e = fo_reading_find(r, "train.rows"),
+				   *step = fo_reading_find(r, "train.batch-rows");
+	bool chosen = stated(r, "train.batch-rows") > 0; /* how micro-batches divide the step is chosen later */
+	double shared = chosen ? stated(r, "train.batch-rows") : fmax(1, stated(r, "train.rows"));
+	struct fo_job_value *micro = &job->value[FO_JOB_MICRO_BATCH], *times = &job->value[FO_JOB_ACCUMULATION];
+	if (chosen) {
+		fo_reading_state(r, FO_JOB_GLOBAL_BATCH, shared, step);
+		if (micro->origin != FO_JOB_GIVEN)
+			*micro = (struct fo_job_value){ .number = NAN, .origin = FO_JOB_AUTO };
+		if (times->origin != FO_JOB_GIVEN)
+			*times = (struct fo_job_value){ .number = NAN, .origin = FO_JOB_AUTO };
+	}
+	if (!(dp > 1) || dp != floor(dp) || micro->origin == FO_JOB_GIVEN)
+		return;
+	if (fmod(shared, dp) != 0) {
+		bool grouped = fo_job_or(job, FO_JOB_DEVICES, 1) > dp;
+		const char *key = chosen ? "train.batch-rows" : "train.rows";
+		double below = floor(shared / dp) * dp;
+		const char *near = fo_arena_printf(a, "%s=%.15g", key, below + dp);
+		if (below > 0)
+			near = fo_arena_printf(a, "%s=%.15g or %.15g", key, below, below + dp);
+		refuse(job,
+		       fo_arena_printf(a, "%.15g %s cannot share the rows of a %s evenly, %s=%.15g", dp,
+				       grouped ? "groups of ranks" : "ranks", chosen ? "step" : "micro-batch", key,
+				       shared),
+		       fo_arena_printf(a, "the nearest that can be shared: %s", near));
+	} else if (!chosen && e) {
+		*micro = (struct fo_job_value){ .number = NAN };
+		fo_reading_state(r, FO_JOB_MICRO_BATCH, shared / dp, e);
+	}
+}
+
+/* What ranks of a shard group share, as settle_mesh of src/program/run.c has it: pass.zero counts where mesh.shard or
+ * mesh.cp makes a group, and 1 and 2 make one themselves. */
+static void sharing_of(struct fo_reading *r, double dp)
+{
+	struct fo_job *job = r->job;
+	const struct fo_conf_entry *shard = fo_reading_find(r, "mesh.shard"),
+				   *replicate = fo_reading_find(r, "mesh.replicate");
+	struct fo_job_value *zero = &job->value[FO_JOB_ZERO];
+	double s = stated(r, "mesh.shard"), copies = stated(r, "mesh.replicate");
+	if (s > 0)
+		fo_reading_state(r, FO_JOB_DP_SHARD, s, shard);
+	if (copies > 0)
+		fo_reading_state(r, FO_JOB_DP_REPLICATE, copies, replicate);
+	if (s > 0 && copies > 0 && dp == floor(dp) && s * copies != dp)
+		refuse(job,
+		       fo_arena_printf(&job->arena,
+				       "mesh.shard=%.15g x mesh.replicate=%.15g are not the %.15g data-parallel ranks "
+				       "of mesh.ranks",
+				       s, copies, dp),
+		       fo_arena_printf(&job->arena, "leave one of them out, or make their product %.15g", dp));
+	if (zero->origin == FO_JOB_GIVEN)
+		return;
+	bool asked = zero->origin == FO_JOB_STATED && (zero->number == 1 || zero->number == 2);
+	double group = fo_job_number(job, FO_JOB_DP_SHARD);
+	if (isnan(group) && copies > 0)
+		group = dp / copies;
+	if (isnan(group) && asked)
+		return;
+	if (isnan(group))
+		fo_reading_imply(r, FO_JOB_DP_SHARD, group = 1, "mesh.shard");
+	if (group == 1 && !(fo_job_or(job, FO_JOB_CP, 1) > 1)) {
+		*zero = (struct fo_job_value){ .number = NAN };
+		fo_reading_imply(r, FO_JOB_ZERO, 0, "mesh.shard");
+	} else {
+		fo_reading_imply(r, FO_JOB_ZERO, 3, "pass.zero");
+	}
+}
+
+/* Schedule and chunks of a pipeline. */
+static void pipeline_of(struct fo_reading *r)
+{
+	struct fo_job *job = r->job;
+	const struct fo_conf_entry *parts = fo_reading_find(r, "pass.pp-chunks");
+	double pp = fo_job_or(job, FO_JOB_PP, 1), schedule = fo_job_or(job, FO_JOB_PP_SCHEDULE, FO_JOB_SCHEDULE_1F1B);
+	double usual = schedule == FO_JOB_SCHEDULE_INTERLEAVED ? 2 : 1, chunks = stated(r, "pass.pp-chunks");
+	if (!(pp > 1))
+		return;
+	if (chunks > 0)
+		fo_reading_state(r, FO_JOB_PP_VIRTUAL, chunks, parts);
+	else
+		fo_reading_imply(r, FO_JOB_PP_VIRTUAL, usual, "pass.pp-chunks");
+	chunks = fo_job_or(job, FO_JOB_PP_VIRTUAL, usual);
+	if (usual == 1 && chunks > 1)
+		refuse(job,
+		       fo_arena_printf(&job->arena,
+				       "pass.pp-chunks=%.15g: of the schedules, interleaved alone has "
+				       "several parts of the model on a stage",
+				       chunks),
+		       "set pass.pp=interleaved, or leave pass.pp-chunks out");
+	if (usual == 2 && chunks == 1)
+		refuse(job, "pass.pp=interleaved has at least two parts of the model on a stage, pass.pp-chunks=1",
+		       "set pass.pp-chunks=2, or pass.pp=1f1b");
+}
+
 static void mesh_of(struct fo_reading *r)
 {
-	const struct fo_conf_entry *rows = fo_reading_find(r, "train.rows"), *shard = fo_reading_find(r, "mesh.shard"),
-				   *replicate = fo_reading_find(r, "mesh.replicate");
-	double ranks = fo_job_or(r->job, FO_JOB_DEVICES, 1);
-	double dp = ranks / (fo_job_or(r->job, FO_JOB_TP, 1) * fo_job_or(r->job, FO_JOB_CP, 1));
-	double of_rank = fo_reading_number(r, "train.rows") / dp;
-	if (rows && dp > 1 && of_rank == floor(of_rank)) {
-		r->job->value[FO_JOB_MICRO_BATCH] = (struct fo_job_value){ .number = NAN };
-		fo_reading_state(r, FO_JOB_MICRO_BATCH, of_rank, rows);
-	}
-	double n = fo_reading_number(r, "mesh.shard");
-	if (n > 0)
-		fo_reading_state(r, FO_JOB_DP_SHARD, n, shard);
-	if (n > 1)
-		fo_reading_imply(r, FO_JOB_ZERO, 3, "pass.zero");
-	if (fo_reading_number(r, "mesh.replicate") > 0)
-		fo_reading_state(r, FO_JOB_DP_REPLICATE, fo_reading_number(r, "mesh.replicate"), replicate);
+	struct fo_job *job = r->job;
+	double ranks = ranks_of(r);
+	double dp = ranks /
+		    (fo_job_or(job, FO_JOB_TP, 1) * fo_job_or(job, FO_JOB_CP, 1) * fo_job_or(job, FO_JOB_PP, 1));
+	pipeline_of(r);
+	if (!r->conf->entries || !(dp <= 1e9)) /* no file: the options are the job; or an axis of none */
+		return;
+	rows_of(r, dp);
+	sharing_of(r, dp);
 }
 
 static void finish_flatout(struct fo_reading *r)
@@ -646,7 +769,6 @@ static void finish_flatout(struct fo_reading *r)
 						   FO_JOB_EP, FO_JOB_DEVICES, FO_JOB_NODES };
 	for (size_t i = 0; i < sizeof one / sizeof *one; i++)
 		fo_reading_imply(r, one[i], 1, NULL); /* a run file without a mesh has one rank */
-	fo_reading_imply(r, FO_JOB_ZERO, 0, NULL);
 	fo_reading_imply(r, FO_JOB_CHECKPOINT, 1, "checkpoint.last");
 	if (fo_job_known(job, FO_JOB_MODEL))
 		*r->model_name = job->value[FO_JOB_MODEL].text;

@@ -35,6 +35,7 @@ static const struct fo_form_row common[] = {
 	R("parallelism.enable_async_tensor_parallel", TP_OVERLAP),
 	R("experimental.enable_async_tensor_parallel", TP_OVERLAP),
 	R("compile.enable_async_tensor_parallel", TP_OVERLAP),
+	R("compile.enable", COMPILE),
 	R("parallelism.pipeline_parallel_degree", PP),
 	R("experimental.pipeline_parallel_degree", PP),
 	M("parallelism.pipeline_parallel_schedule", PP_SCHEDULE,

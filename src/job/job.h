@@ -94,6 +94,8 @@ struct fo_job {
 	const char *model_from;    /* "job.toml:21", "the option" */
 	bool partial;              /* a script takes in a file that was not given: no default counts */
 	const char *model_missing; /* has_model false: what would tell; NULL */
+	const char *refused;       /* why its framework would not start it; NULL: nothing seen */
+	const char *refused_try;   /* what would mend that; NULL */
 	const char **unread;       /* settings of the files that no table knows: "job.toml:12 training.foo" */
 	int64_t unread_count;
 	const char **note; /* what a reader of the file must know: contradictions, values given twice */

@@ -78,6 +78,10 @@ enum fo_predict_style_id fo_job_predict_style(const struct fo_job *job)
 	if (!strncmp(id, "nemo", 4))
 		return fo_predict_style_of("nemo/megatron-core");
 	enum fo_job_style style = fo_job_style_of(job);
+	if (!job->form && compiled)
+		return FO_PREDICT_STYLE_COMPILED;
+	if (!strncmp(id, "torchtitan", 10) && !compiled)
+		return FO_PREDICT_STYLE_TITAN_EAGER;
 	if (style == FO_JOB_STYLE_TORCH && strncmp(id, "maxtext", 7))
 		return compiled ? FO_PREDICT_STYLE_TITAN : FO_PREDICT_STYLE_EAGER;
 	return fo_predict_style_of(id);
@@ -136,6 +140,9 @@ static void pipeline(struct asking *k, struct fo_predict_layout *l)
 		l->schedule = FO_PREDICT_INTERLEAVED;
 	if (l->pp > 1 && isnan(s) && l->chunks <= 1)
 		INFER(k, "pipeline schedule: 1F1B");
+	const char *word = k->job->value[FO_JOB_PP_SCHEDULE].text;
+	if (l->pp > 1 && word && !strcmp(word, "zb-h2"))
+		INFER(k, "zb-h2 counts as zb-h1: it idles less, and keeps up to twice the activations");
 }
 
 static void sharding(struct asking *k, struct fo_predict_layout *l)
@@ -232,6 +239,28 @@ static void settle_zero(struct asking *k)
 	INFER(k, "what data-parallel ranks shard: ZeRO %g, as %s does", zero, k->style->title);
 }
 
+/* "WHAT: give --set NAME=N": the options that have a name of their own are named by it. */
+static fo_status refuse_unknown(const char *text)
+{
+	static const char *const own[][2] = { { "micro_batch", "micro-batch" },
+					      { "global_batch", "global-batch" },
+					      { "accumulation", "micro-batches" },
+					      { "dp_shard", "shard" },
+					      { "dp_replicate", "replicate" },
+					      { "seq", "seq" },
+					      { "tp", "tp" },
+					      { "pp", "pp" },
+					      { "cp", "cp" },
+					      { "ep", "ep" } };
+	const char *give = strstr(text, ": give --set ");
+	const char *name = give ? give + strlen(": give --set ") : "";
+	for (size_t i = 0; give && i < sizeof own / sizeof *own; i++)
+		if (!strncmp(name, own[i][0], strlen(own[i][0])) && name[strlen(own[i][0])] == '=')
+			return fo_hint(fo_fail(FO_EARG, "not known: %.*s", (int)(give - text), text), "--%s=N gives it",
+				       own[i][1]);
+	return fo_fail(FO_EARG, "not known: %s", text);
+}
+
 static fo_status check_shape(struct asking *k, const struct fo_cluster *c)
 {
 	struct fo_job_shape *s = &k->o->shape;
@@ -243,9 +272,7 @@ static fo_status check_shape(struct asking *k, const struct fo_cluster *c)
 	if (s->wrong)
 		return s->wrong_try ? fo_hint(fo_fail(FO_EARG, "%s", s->wrong), "%s", s->wrong_try)
 				    : fo_fail(FO_EARG, "%s", s->wrong);
-	if (s->unknown)
-		return fo_fail(FO_EARG, "not known: %s", s->unknown);
-	return FO_OK;
+	return s->unknown ? refuse_unknown(s->unknown) : FO_OK;
 }
 
 /* The nearest number up to `most` that divides n. */
@@ -277,9 +304,36 @@ static fo_status check_division(const struct asking *k)
 				       "%.15g pipeline stages of %.15g chunks are more than the %lld layers of %s",
 				       s->pp, s->chunks, (long long)m->layers, m->name),
 			       "pp %.15g is the most", fmax(1, floor((double)m->layers / s->chunks)));
+	if (m->learned_position && m->max_position && s->seq > (double)m->max_position)
+		return fo_hint(fo_fail(FO_EARG, "a sequence of %.15g tokens is longer than the %lld positions of %s",
+				       s->seq, (long long)m->max_position, m->name),
+			       "--seq=%lld is the most", (long long)m->max_position);
 	if (fmod(s->seq, s->cp) != 0)
 		return fo_hint(fo_fail(FO_EARG, "cp %.15g does not divide a sequence of %.15g tokens", s->cp, s->seq),
 			       "cp %.15g does", nearest_divisor(s->seq, s->cp, 1024));
+	return FO_OK;
+}
+
+/* Options of the caller that say nothing of this job. */
+static fo_status check_given(const struct asking *k)
+{
+	const struct fo_model *m = &k->job->model;
+	const struct fo_job_shape *s = &k->o->shape;
+	const struct fo_job_value *v = k->job->value;
+	double again = fo_job_number(k->job, FO_JOB_RECOMPUTE_LAYERS);
+	if (!m->experts && s->ep > 1)
+		return fo_hint(fo_fail(FO_EARG, "ep %.15g divides experts, and %s has none", s->ep, m->name),
+			       "leave it out");
+	if (s->pp == 1 && v[FO_JOB_PP_SCHEDULE].origin == FO_JOB_GIVEN)
+		return fo_hint(fo_fail(FO_EARG, "a schedule is of a pipeline, and pp is 1"),
+			       "give --pp too, or leave the schedule out");
+	if (s->pp == 1 && s->chunks > 1 && v[FO_JOB_PP_VIRTUAL].origin == FO_JOB_GIVEN)
+		return fo_hint(fo_fail(FO_EARG, "%.15g chunks are of a pipeline, and pp is 1", s->chunks),
+			       "give --pp too, or leave the chunks out");
+	if (again > (double)m->layers && v[FO_JOB_RECOMPUTE_LAYERS].origin == FO_JOB_GIVEN)
+		return fo_hint(fo_fail(FO_EARG, "%.15g layers that compute again are more than the %lld of %s", again,
+				       (long long)m->layers, m->name),
+			       "%lld are all", (long long)m->layers);
 	return FO_OK;
 }
 
@@ -306,10 +360,12 @@ static fo_status check_ways(const struct asking *k)
 static fo_status begin(struct asking *k, const struct fo_cluster *c)
 {
 	struct fo_job *job = k->job;
-	if (!job->has_model)
-		return fo_hint(fo_fail(FO_EARG, "the model is not known: %s",
-				       job->model_missing ? job->model_missing : "no file names one"),
+	if (!job->has_model) {
+		const char *why = job->model_missing ? job->model_missing : "no file names a model";
+		const char *give = strstr(why, ": give --model"); /* the hint says it */
+		return fo_hint(fo_fail(FO_EARG, "%.*s", give ? (int)(give - why) : (int)strlen(why), why),
 			       "--model=llama-3.1-8b, or the path of its config.json");
+	}
 	k->o->job.style = fo_job_predict_style(job);
 	k->style = &fo_predict_style[k->o->job.style];
 	return fo_cluster_machine(c, k->given, &k->o->job.machine);
@@ -338,7 +394,10 @@ fo_status fo_job_ask(struct fo_job *job, const struct fo_cluster *c, const struc
 	struct asking k = { .job = job, .given = given, .o = o };
 	FO_TRY(begin(&k, c));
 	fo_job_shape_of(job, c, &o->shape);
+	if (isnan(o->shape.tp * o->shape.pp * o->shape.cp * o->shape.chunks))
+		return check_shape(&k, c);
 	FO_TRY(check_division(&k)); /* of a division that no model of this shape can have no number of devices helps */
+	FO_TRY(check_given(&k));
 	FO_TRY(check_shape(&k, c));
 	FO_TRY(prepare(&k, c, o->shape.seq));
 	layout(&k);

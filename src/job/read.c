@@ -437,6 +437,20 @@ static void change(const struct fo_job *job, struct fo_model *m)
 		strcat(m->name, ", changed");
 }
 
+/* A dimension that is stated and cannot be, with its place; NULL: none. */
+static const char *odd_number(struct fo_job *job)
+{
+	static const enum fo_job_setting needed[] = { FO_JOB_LAYERS, FO_JOB_HIDDEN, FO_JOB_HEADS, FO_JOB_FFN,
+						      FO_JOB_VOCAB };
+	int64_t n;
+	for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+		if (!isnan(fo_job_number(job, needed[i])) && !take_number(job, needed[i], &n))
+			return fo_arena_printf(&job->arena, "%s: the model's %s: %.15g is not a number from 1 to 1e12",
+					       place_of(job, needed[i]), fo_job_setting_row[needed[i]].meaning,
+					       fo_job_number(job, needed[i]));
+	return NULL;
+}
+
 /* The model of the files; what is missing where there is none. */
 static void model_of_files(struct all *all)
 {
@@ -463,7 +477,10 @@ static void model_of_files(struct all *all)
 		struct fo_model m = all->shape;
 		const char *missing = shape_of(job, &m);
 		snprintf(m.name, sizeof m.name, "%.63s", name ? fo_text_file_name(name) : "the configuration's model");
-		if (missing) {
+		const char *odd = odd_number(job);
+		if (odd) {
+			job->model_missing = odd;
+		} else if (missing) {
 			job->model_missing = fo_arena_printf(
 				a,
 				"the configuration does not state the model's %s: give --model NAME or its config.json",

@@ -320,6 +320,8 @@ void fo_job_shape_of(struct fo_job *job, const struct fo_cluster *c, struct fo_j
 				    .global_batch = NAN,
 				    .wrong_setting = -1,
 				    .tokens = NAN };
+	if (job->refused)
+		wrong_at(o, FO_JOB_MICRO_BATCH, job->refused_try, job->refused);
 	o->seq = positive(job, o, FO_JOB_SEQ);
 	(void)positive(job, o, FO_JOB_ACCUMULATION);
 	o->tp = degree(job, o, FO_JOB_TP);

@@ -473,6 +473,16 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 static void check_mesh(struct fo_opt_set *s, const struct fo_run *r)
 {
 	settle_mesh(s, r);
+	if (r->pp < 2 && r->pp_kind != FO_PP_1F1B)
+		fo_opt_problem(s,
+			       "pass.pp=%s is about stages of a pipeline, and mesh.pp is 1: give mesh.pp too, or leave "
+			       "pass.pp out",
+			       fo_pp_name[r->pp_kind]);
+	if (r->pp < 2 && r->pp_chunks > 0)
+		fo_opt_problem(s,
+			       "pass.pp-chunks=%lld is about stages of a pipeline, and mesh.pp is 1: give mesh.pp too, "
+			       "or leave pass.pp-chunks out",
+			       (long long)r->pp_chunks);
 	if (r->ranks > 1 && r->ranks % (r->tp * r->cp * r->pp) == 0)
 		check_ranks(s, r);
 	else if (r->link_gbps > 0 || r->link_us > 0)

@@ -6,6 +6,7 @@
 
 wide="$tiny --train.rows=4 --model.heads=4 --model.kv-heads=2 --model.vocab=320 --pass.recompute=none"
 run 0 program $wide --meshes=8
+says "^Pipelines (mesh.pp) are not listed"
 says "meshes of 8 ranks for " "mesh  *shard  *data  *cp  *tp  *persists" "^  1x2x2x2 " "^. not 1x1x1x8: 8 ranks of a tp group cannot share 4"
 if awk 'length($0) > 80' out | grep -q .; then
 	wrong "wider than 80 columns: $(awk 'length($0) > 80' out | head -n 2)"
@@ -47,7 +48,7 @@ run 0 program $wide --meshes=16 --mesh.pp=1 --mesh.ranks=2 --mesh.cp=2
 same out one
 run 0 program $wide --meshes=1
 says "^  1x1x1x1 "
-refused 2 "no mesh of 7 ranks can train this run" program $wide --meshes=7
+refused 2 "no mesh of 7 ranks without a pipeline can train this run" program $wide --meshes=7
 refused 3 "with fp8 is not known without its program" program $wide --pass.fp8=current --meshes=2
 refused 2 "train.batch-rows leaves open" program $wide --train.batch-rows=8 --meshes=2
 refused 2 "dump writes one program, and --meshes makes none" program $wide --meshes=2 --dump=x.txt

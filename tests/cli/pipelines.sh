@@ -49,10 +49,15 @@ run 0 program --schedule=dualpipe-v --micro-batches=16 --stages=8
 says 'Note: This order needs messages that overtake each other'
 run 0 program --schedule=zb-h1 --times=1,1,2
 says 'Formula: .* does not hold for these figures'
+run 0 program --schedule=zb-h2 --micro-batches=8
+says "of the whole step by the walk" "from its first slot"
 run 0 program --schedule=gpipe --stages=1 --micro-batches=1
+says "one stage is no pipeline"
 says '^Bubble: *0.0 % of the step'
 
 refused 2 "schedule" program --schedule=2f2b
+refused 2 "pass.pp=zb-h1 is about stages of a pipeline" train --pass.pp=zb-h1
+refused 2 "pass.pp-chunks=2 is about stages of a pipeline" train --pass.pp-chunks=2
 refused 2 "schedule 1F1B has 1 chunk per stage, not 2" program --schedule=1f1b --chunks=2
 refused 2 "with 1 it is 1f1b" program --schedule=interleaved --chunks=1
 refused 2 "wants two micro-batches per stage, for 4 stages 8 or more, not 7" program --schedule=dualpipe-v --micro-batches=7

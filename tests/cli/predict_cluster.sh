@@ -52,11 +52,51 @@ holds 'd["type"] == "fp8" and d["layout"]["pp"] > 1' three
 run 0 predict --megatron='--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 11008 --swiglu --vocab-size 32000 --seq-length 4096
 	--micro-batch-size 1 --global-batch-size 256 --tensor-model-parallel-size 2 --bf16 --position-embedding-type rope' --cluster 1xHGX-H100 --json=four
 holds 'd["layout"]["tp"] == 2 and d["layout"]["micro_batches"] == 64' four
-printf 'model:\n  name: llama-3.1-8b\ndata:\n  seq: 4096\ntrain:\n  rows: 1\n  micro-batches: 8\nmesh:\n  tp: 2\n  ranks: 8\npass:\n  zero: 3\n' >run.yaml
+printf 'model:\n  name: llama-3.1-8b\ndata:\n  seq: 4096\ntrain:\n  rows: 4\n  micro-batches: 8\nmesh:\n  tp: 2\n  ranks: 8\npass:\n  zero: 3\n' >run.yaml
 run 0 predict run.yaml --cluster 4xHGX-H100 --json=five
 holds 'd["layout"]["tp"] == 2 and d["layout"]["dp"] == 16 and d["layout"]["seq"] == 4096 and d["style"] == "flatout"' five
 run 0 predict run.yaml --cluster 4xHGX-H100 --tp 4 --seq 8k --json=six
 holds 'd["layout"]["tp"] == 4 and d["layout"]["seq"] == 8192' six
+
+# A run file divides its work as train would: stages, shards and rows of a micro-batch.
+of_run() { # ROWS MESH-AND-PASSES
+	printf 'model:\n  name: llama-3.1-8b\ndata:\n  seq: 8192\ntrain:\n  rows: %s\n  micro-batches: 64\nmesh:\n  ranks: 8\n' "$1" >own.yaml
+	printf "$2" >>own.yaml
+}
+for kind in gpipe 1f1b interleaved zb-h1 zb-h2; do
+	of_run 2 "  pp: 4\n  shard: 2\npass:\n  pp: $kind\n"
+	run 0 predict own.yaml --cluster 1xHGX-H100 --json=own
+	holds 'd["layout"]["pp"] == 4 and d["layout"]["dp"] == 2 and d["layout"]["zero"] == 3 and d["layout"]["global_batch"] == 128' own
+done
+run 0 plan own.yaml --cluster 1xHGX-H100
+flat "128 sequences of"
+for case in '16 0 1024' '8 0 512' '8 2 512'; do
+	# shellcheck disable=SC2086 # three words
+	set -- $case
+	of_run "$1" "pass:\n  zero: $2\n"
+	[ "$2" != 0 ] || of_run "$1" ''
+	run '0|1' predict own.yaml --cluster 1xHGX-H100 --json=own
+	holds "d['layout']['zero'] == $2 and d['layout']['global_batch'] == $3" own
+done
+for rows in 4 2; do
+	of_run $rows ''
+	refused "train.rows=8" own.yaml --cluster 1xHGX-H100
+done
+of_run 2 '  cp: 2\n  tp: 2\n'
+run '0|1' predict own.yaml --cluster 1xHGX-H100 --json=own
+holds 'd["layout"]["cp"] == 2 and d["layout"]["tp"] == 2 and d["layout"]["dp"] == 2 and d["layout"]["global_batch"] == 128' own
+of_run 2 '  pp: 4\npass:\n  pp-chunks: 2\n'
+refused "set pass.pp=interleaved" own.yaml --cluster 1xHGX-H100
+of_run 2 '  tp: 0\n'
+refused "tp (tensor parallel) is 0" own.yaml --cluster 1xHGX-H100
+of_run 2 '  pp: 4\n  shard: 2\n  replicate: 3\n'
+refused "make their product 2" own.yaml --cluster 1xHGX-H100
+
+# torchtitan is named whether it compiles or not; --set adds up.
+run 0 predict $seventy --cluster 16xHGX-H100 --framework torchtitan --tp 8
+flat "as torchtitan without compilation"
+run 0 predict $seventy --cluster 16xHGX-H100 --framework torchtitan --set tp=8 --set compile=on --json=own
+holds 'd["style"] == "torchtitan" and d["layout"]["tp"] == 8' own
 
 # A slower network and a lower power limit make a step longer.
 run 0 predict $seventy --cluster 16xHGX-H100 --tp 8 --pp 4 --json=fast
@@ -80,6 +120,16 @@ refused "--global-tokens=999424" --model llama-3.1-70b --seq 8192 --global-token
 refused "recognised by what it says" --torchtitan "$data/nvidia_70b_64xh100_tuned.args" --cluster 8xHGX-H100
 refused "llama-3.1-70b" --cluster 2xHGX-H100
 refused "pp 80 is the most" $seventy --cluster 32xHGX-H100 --pp 128
+refused "ep 2 divides experts" $seventy --cluster 2xHGX-H100 --ep 2
+refused "give --pp too, or leave the schedule out" $seventy --cluster 2xHGX-H100 --schedule interleaved
+refused "give --pp too, or leave the chunks out" $seventy --cluster 2xHGX-H100 --chunks 4
+refused "80 are all" $seventy --cluster 2xHGX-H100 --recompute full --recompute-layers 99
+refused "--seq=1024 is the most" --model gpt2 --seq 8192 --global-batch 64 --cluster 2xHGX-H100
+refused "'-1xHGX-H100' is not a cluster" $seventy --cluster=-1xHGX-H100
+refused "the arguments:1: the model's layers: -3" --megatron '--num-layers -3 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 11008 --swiglu --vocab-size 32000 --seq-length 4096 --micro-batch-size 1' --cluster 1xHGX-H100
+printf '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}' >ds.json
+refused "flatout: no model is named" --deepspeed ds.json --cluster 1xHGX-H100
+refused "hint: --micro-batch=N" --deepspeed ds.json --model llama-3.1-8b --seq 8192 --cluster 1xHGX-H100
 run 3 predict $seventy --cluster 8xTPU-v5p
 run 3 predict $seventy --cluster 2xHGX-H100 --precision fp4
 run 1 predict --model llama-3.1-405b --seq 8192 --global-batch 512 --cluster 1xHGX-A100

@@ -44,6 +44,8 @@ run 0 predict --what-if=job --links=2
 says "^Change: *links 2 times as fast" "^Run again: .*: [-+]0.00 %" "^Changed: .* [45][0-9.]* % less" "^Rests on: " "transfer of "
 run 0 predict --what-if=job --scale=lane:reduce=0,matmul=0.5 --without=1 --json
 says '"without_rank": 1,' '"known_ranks": 2,' '"changed_seconds": '
+run 0 predict --what-if=job --scale=matmul=0 --scale=lane:reduce=0.5
+says "^Change: *matmul x 0, lane:reduce x 0.5"
 run 0 predict --what-if=job/timeline-rank1.fot
 says "^Only: *rank 1 of 2 is known"
 refused 2 "'job' is not empty: timelines of ranks go into a new folder" predict $small --ranks=2 --profile="$profile" --timelines=job
@@ -52,6 +54,7 @@ refused 2 "this run has no operation 'nothing'" predict --what-if=job --scale=no
 refused 2 "'matmul' is not NAME=FACTOR" predict --what-if=job --scale=matmul
 refused 2 "neither 'straggler' nor a rank from 0 to 1" predict --what-if=job --without=2
 refused 2 "no rank of 'job' is slower than all others" predict --what-if=job --without=straggler
+grep -q 'stretches of half a second or more to compare' err || wrong "$(cat err)"
 refused 2 "has no timeline.fot: nothing tells when its operations ran" predict --what-if=.
 refused 2 "--what-if=RUN says of which run" predict --links=2
 refused 2 "no run file, --compare, --device" predict --what-if=job --device=h200
