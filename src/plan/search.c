@@ -122,6 +122,13 @@ static const char *zero_missing(const struct fo_plan_framework *f, const struct 
 	return l->pp > 1 && zero > 1 && f->pp_zero_most_1 ? piped[zero] : NULL;
 }
 
+bool fo_plan_accounts(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	double layers = a->base.job.model.layers;
+	return a->framework->pp_even && l->pp > 1 && l->chunks <= 1 && !divides(layers, l->pp) &&
+	       divides(layers + 2, l->pp) && layers + 2 >= 2 * l->pp; /* the last stage has a layer of its own */
+}
+
 const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
 	const struct fo_plan_framework *f = a->framework;
@@ -138,8 +145,8 @@ const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predi
 		return "2 cp does not divide the sequence";
 	if (l->pp * l->chunks > m->layers)
 		return "more stages and chunks than layers";
-	if (l->pp > 1 && f->pp_even && !divides(m->layers, l->pp))
-		return "its stages have equal numbers of layers, and pp does not divide them";
+	if (l->pp > 1 && f->pp_even && !divides(m->layers, l->pp) && !fo_plan_accounts(a, l))
+		return "pp divides neither the layers nor, with embedding and loss, layers + 2";
 	if (l->chunks > f->chunks)
 		return f->chunks > 1 ? "plan knows at most two chunks of a stage for this framework"
 				     : "it does not interleave chunks";
@@ -218,8 +225,9 @@ static void put(struct walk *w, int again)
 {
 	w->l.recompute = again_of[again].recompute;
 	if (w->a->framework->pp_even && again_of[again].recompute > 0 && again_of[again].recompute < 1) {
-		/* Whole layers of each chunk; none and all of them are divisions of their own. */
-		double of = w->a->base.job.model.layers / (w->l.pp * w->l.chunks),
+		/* Whole layers of each chunk, of which the first and the last stage may have one less; none and all of
+		 * them are divisions of their own. */
+		double of = ceil(w->a->base.job.model.layers / (w->l.pp * w->l.chunks)),
 		       n = round(again_of[again].recompute * of);
 		if (n < 1 || n >= of)
 			return;
@@ -429,14 +437,16 @@ static fo_status refuse(const struct fo_plan_asked *a)
 	if (missing)
 		return fo_fail(FO_EARG, "%s: %s", a->framework->title, missing);
 	double parts = fmax(1, f->pp) * fmax(1, f->chunks);
-	if (parts > 1 && (a->framework->pp_even || f->chunks > 1) && !divides(m->layers, parts)) {
+	bool accounts = f->chunks <= 1 && fo_plan_accounts(a, &fixed);
+	if (f->pp > 0 && parts > 1 && (a->framework->pp_even || f->chunks > 1) && !accounts &&
+	    !divides(m->layers, parts)) {
 		double pp = f->pp;
-		while (pp > 1 && !divides(m->layers, pp * fmax(1, f->chunks)))
+		while (pp > 1 && (!divides(m->layers, pp * fmax(1, f->chunks)) || !divides(a->devices, pp)))
 			pp--;
 		return fo_hint(fo_fail(FO_EARG,
-				       "%.15g stages and chunks do not divide the model's %.15g layers, and "
-				       "settings of %s have equal ones",
-				       parts, m->layers, a->framework->title),
+				       "%.15g x %.15g pipeline stages and chunks do not divide the "
+				       "model's %.15g layers for %s",
+				       f->pp, fmax(1, f->chunks), m->layers, a->framework->title),
 			       "pp %.15g is the nearest that works", fmax(1, pp));
 	}
 	if (f->chunks > a->framework->chunks)

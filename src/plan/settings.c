@@ -26,7 +26,7 @@ static double sharers(const struct said *s) { return s->l->shard > 0 ? s->l->sha
 static double layers_again(const struct said *s)
 {
 	bool part = s->again >= FO_PLAN_AGAIN_QUARTER && s->again <= FO_PLAN_AGAIN_MOST;
-	return part ? round(s->l->recompute * s->a->base.job.model.layers / (s->l->pp * s->l->chunks)) : 0;
+	return part ? round(s->l->recompute * ceil(s->a->base.job.model.layers / (s->l->pp * s->l->chunks))) : 0;
 }
 
 static enum fo_predict_type type_of(const struct said *s) { return s->a->base.job.type; }
@@ -122,6 +122,10 @@ static void megatron(const struct said *s)
 	else if (s->again == FO_PLAN_AGAIN_FULL)
 		fo_str_puts(s->out,
 			    "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1\n");
+	struct fo_plan_asked own = *s->a;
+	own.framework = fo_plan_framework_of("megatron");
+	if (fo_plan_accounts(&own, l))
+		fo_str_puts(s->out, "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split\n");
 	static const char *const type[FO_PREDICT_TYPES] = {
 		[FO_PREDICT_BF16] = "--bf16\n",
 		[FO_PREDICT_FP8] = "--bf16 --fp8-format hybrid\n",
