@@ -82,7 +82,8 @@ FO_CHECKED fo_status fo_plan_search(struct fo_plan *out, const struct fo_plan_as
 
 /* How simple a division is: smaller is simpler. */
 int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
-/* Megatron-LM: stages that do not divide the layers divide layers + 2, where embedding and loss count as a layer each. */
+/* Megatron-LM: stages that do not divide the layers divide layers + 2, where embedding and loss count as a layer
+ * each. */
 bool fo_plan_accounts(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
 /* Is a division legal for this framework and this model? NULL, or why not in one static sentence. */
 const char *fo_plan_illegal(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);

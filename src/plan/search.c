@@ -148,7 +148,7 @@ const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predi
 	if (l->pp > 1 && f->pp_even && !divides(m->layers, l->pp) && !fo_plan_accounts(a, l))
 		return "pp divides neither the layers nor, with embedding and loss, layers + 2";
 	if (l->chunks > f->chunks)
-		return f->chunks > 1 ? "plan knows at most two chunks of a stage for this framework"
+		return f->chunks > 1 ? "so many chunks of a stage are more than plan knows for this framework"
 				     : "it does not interleave chunks";
 	if (l->chunks > 1 && (l->pp <= 1 || !divides(m->layers, l->pp * l->chunks)))
 		return "chunks need stages that divide the layers";
@@ -450,10 +450,15 @@ static fo_status refuse(const struct fo_plan_asked *a)
 			       "pp %.15g is the nearest that works", fmax(1, pp));
 	}
 	if (f->chunks > a->framework->chunks)
-		return fo_fail(FO_EARG, "plan knows at most %.15g chunks of a stage for %s", a->framework->chunks,
-			       a->framework->title);
+		return fo_fail(FO_EARG, "chunks %.15g are more than plan knows for %s: %.15g is the most", f->chunks,
+			       a->framework->title, a->framework->chunks);
 	if (f->zero >= 0 && !(a->framework->zero & BIT(f->zero)))
 		return fo_fail(FO_EARG, "%s has no ZeRO %d", a->framework->title, f->zero);
+	if (f->again >= 0 && !(a->framework->again & BIT(f->again)))
+		return fo_fail(FO_EARG, "%s has no recomputation of the kind '%s' that plan knows", a->framework->title,
+			       fo_plan_again_name[f->again]);
+	if (f->schedule == FO_PREDICT_ZERO_BUBBLE && !a->framework->zero_bubble)
+		return fo_fail(FO_EARG, "plan knows no zero-bubble schedule of %s", a->framework->title);
 	return fo_hint(fo_fail(FO_EARG, "no division of %.15g devices for a batch of %.15g sequences is legal for %s",
 			       a->devices, a->global_batch, a->framework->title),
 		       "a batch of %.15g sequences has one for each device", a->devices);
