@@ -184,7 +184,7 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 	const struct fo_plan *o = &p->plan;
 	int tied = ties(p);
 	fo_doc_heading(d, "The best of each way to divide");
-	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrlrrrrR", "division", "mb", "again", "step", "MFU%", "GiB", "expo%",
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrlrrrrr", "division", "mb", "again", "step", "MFU%", "GiB", "expo%",
 		     p->cost ? "cost" : "bub%");
 	for (int i = 0; i < o->points; i++) {
 		if (!fo_cli_planned_shows(p, i))

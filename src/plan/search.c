@@ -87,7 +87,7 @@ const struct fo_plan_framework *fo_plan_framework_of(const char *id)
 const char *const fo_plan_again_name[FO_PLAN_AGAINS] = {
 	"none", "selective", "a quarter of the layers", "half of the layers", "three quarters of the layers", "full",
 };
-const char *const fo_plan_again_short[FO_PLAN_AGAINS] = { "none", "selective", "1/4", "1/2", "3/4", "full" };
+const char *const fo_plan_again_short[FO_PLAN_AGAINS] = { "none", "select", "1/4", "1/2", "3/4", "full" };
 static const struct {
 	double recompute, kept; /* kept 0: what is not computed again */
 } again_of[FO_PLAN_AGAINS] = { { 0, 0 }, { .5, .42 }, { .25, 0 }, { .5, 0 }, { .75, 0 }, { 1, 0 } };
@@ -438,16 +438,15 @@ static fo_status refuse(const struct fo_plan_asked *a)
 		return fo_fail(FO_EARG, "%s: %s", a->framework->title, missing);
 	double parts = fmax(1, f->pp) * fmax(1, f->chunks);
 	bool accounts = f->chunks <= 1 && fo_plan_accounts(a, &fixed);
-	if (f->pp > 0 && parts > 1 && (a->framework->pp_even || f->chunks > 1) && !accounts &&
-	    !divides(m->layers, parts)) {
+	if (parts > 1 && (a->framework->pp_even || f->chunks > 1) && !accounts && !divides(m->layers, parts)) {
 		double pp = f->pp;
+		fo_status st = fo_fail(FO_EARG,
+				       "%.15g x %.15g pipeline stages and chunks do not divide the model's %.15g "
+				       "layers for %s",
+				       fmax(1, f->pp), fmax(1, f->chunks), m->layers, a->framework->title);
 		while (pp > 1 && (!divides(m->layers, pp * fmax(1, f->chunks)) || !divides(a->devices, pp)))
 			pp--;
-		return fo_hint(fo_fail(FO_EARG,
-				       "%.15g x %.15g pipeline stages and chunks do not divide the "
-				       "model's %.15g layers for %s",
-				       f->pp, fmax(1, f->chunks), m->layers, a->framework->title),
-			       "pp %.15g is the nearest that works", fmax(1, pp));
+		return pp > 1 ? fo_hint(st, "pp %.15g is the nearest that works", pp) : st;
 	}
 	if (f->chunks > a->framework->chunks)
 		return fo_fail(FO_EARG, "chunks %.15g are more than plan knows for %s: %.15g is the most", f->chunks,

@@ -51,6 +51,7 @@ grep -q 'Plan: llama-3.1-8b' page.html || wrong "no page"
 holds 'abs(d["best"][0]["device_hours_per_million_tokens"] * 3600 * d["best"][0]["tokens_per_second_per_device"] / 1e6 - 1) < 1e-9' cost
 run 0 plan $eight --objective cost
 flat "no price is used"
+flat "expo% cost"
 
 # What to take is a row, and rows fit 80 columns.
 seventy="--model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 --global-batch 512"
