@@ -193,6 +193,7 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 		const char *mark = i < tied ? "= " : "";
 		mark = i == o->named ? "> " : mark;
 		double last = p->cost ? cost(x) : 100 * x->step.part[FO_PREDICT_BUBBLE] / x->step.seconds;
+		last = fabs(last) < 1e-6 ? 0 : last; /* a rounding error below zero */
 		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, division_short(d, x)),
 			   fo_doc_printf(d, "%.15g", x->layout.micro_batch), fo_plan_again_short[x->again],
 			   fo_doc_num(d, x->step.seconds, FO_DRAW_SECONDS),
