@@ -42,6 +42,11 @@ static const struct fixable {
 };
 enum { FIXABLE = sizeof fixable / sizeof *fixable };
 
+static fo_status fix_twice(const char *name, double was, double n)
+{
+	return fo_cli_contradict("%s is fixed at %.15g and at %.15g", name, was, n);
+}
+
 static fo_status fix_one(struct fo_plan_fixed *f, const char *text)
 {
 	char name[32] = "";
@@ -52,6 +57,8 @@ static fo_status fix_one(struct fo_plan_fixed *f, const char *text)
 	for (char *p = name; *p; p++)
 		*p = *p == '-' ? '_' : *p;
 	if (!strcmp(name, "zero") && n >= 0 && n <= 3 && n == floor(n)) {
+		if (f->zero >= 0 && f->zero != (int)n)
+			return fix_twice(name, f->zero, n);
 		f->zero = (int)n;
 		return FO_OK;
 	}
@@ -60,11 +67,29 @@ static fo_status fix_one(struct fo_plan_fixed *f, const char *text)
 			if (!(n >= 1 && n == floor(n)))
 				return fo_fail(FO_EARG, "--fix %s: a whole number from 1 on was expected",
 					       fo_cli_seen(text));
-			*(double *)((char *)f + fixable[i].offset) = n;
+			double *at = (double *)((char *)f + fixable[i].offset);
+			if (*at > 0 && *at != n)
+				return fix_twice(name, *at, n);
+			*at = n;
 			return FO_OK;
 		}
 	return fo_hint(fo_fail(FO_EARG, "--fix %s: nothing of this name is searched", fo_cli_seen(text)),
 		       "tp, cp, pp, ep, chunks, shard, micro-batch, zero");
+}
+
+/* Fixed numbers that no division has together. */
+static fo_status check_fixed(const struct fo_plan_fixed *f)
+{
+	static const char *const name[] = { [FO_PREDICT_1F1B] = "1f1b", [FO_PREDICT_ZERO_BUBBLE] = "zero-bubble" };
+	if (f->chunks > 1 && (f->schedule == FO_PREDICT_1F1B || f->schedule == FO_PREDICT_ZERO_BUBBLE))
+		return fo_cli_contradict("--schedule=%s has one chunk for each stage, and chunks are fixed at %.15g",
+					 name[f->schedule], f->chunks);
+	if (f->chunks > 1 && f->pp == 1)
+		return fo_cli_contradict("chunks are parts of pipeline stages: pp is fixed at 1, chunks at %.15g",
+					 f->chunks);
+	if (f->chunks == 1 && f->schedule == FO_PREDICT_INTERLEAVED)
+		return fo_cli_contradict("--schedule=interleaved has several chunks, and they are fixed at 1");
+	return FO_OK;
 }
 
 static fo_status fixed_of(const struct plan *in, struct fo_arena *arena, struct fo_plan_fixed *f)
@@ -94,7 +119,7 @@ static fo_status fixed_of(const struct plan *in, struct fo_arena *arena, struct 
 	int n = in->fix ? fo_job_split_settings(in->fix, arena, &one) : 0;
 	for (int i = 0; i < n; i++)
 		FO_TRY(fix_one(f, one[i]));
-	return FO_OK;
+	return check_fixed(f);
 }
 
 static const struct fo_plan_framework *framework_of(const struct fo_job *job)
@@ -151,6 +176,8 @@ static fo_status ask(const struct plan *in, struct fo_cli_planned *p)
 	p->ask = (struct fo_plan_asked){ .base = p->job.base,
 					 .framework = framework_of(&a->job),
 					 .devices = a->cluster.devices,
+					 .half = fo_job_is(&a->job, FO_JOB_DTYPE, FO_JOB_MATMUL_FP16) &&
+						 p->job.job.type == FO_PREDICT_BF16,
 					 .global_batch = batch };
 	return fixed_of(in, &a->arena, &p->ask.fixed);
 }
@@ -266,13 +293,16 @@ static fo_status search(const struct plan *in, struct fo_cli_planned *p)
 	if (st == FO_ENOMEM && p->plan.too_large)
 		return does_not_fit(p);
 	FO_TRY(st);
-	for (int i = 0; i < p->plan.points && i < in->top; i++)
-		fo_predict_certainty_of(&p->ask.base, &p->plan.point[i].layout, &p->plan.point[i].step, &p->sure[i]);
+	p->top = (int)in->top;
+	p->cost = in->objective == OBJECTIVE_COST;
+	for (int i = 0; i < p->plan.points; i++)
+		if (fo_cli_planned_shows(p, i))
+			fo_predict_certainty_of(&p->ask.base, &p->plan.point[i].layout, &p->plan.point[i].step,
+						&p->sure[i]);
 	fo_predict_certainty_of(&p->ask.base, &p->plan.point[p->plan.named].layout, &p->plan.point[p->plan.named].step,
 				&p->named_sure);
 	find_limits(p);
 	find_changes(p);
-	p->top = (int)in->top;
 	return FO_OK;
 }
 

@@ -22,6 +22,7 @@ struct fo_cli_planned {
 	double limit[FO_CLI_LIMITS]; /* speed with twice of it over speed now; NAN: does not apply */
 	int top;
 	bool assumed_framework; /* nobody named one */
+	bool cost;              /* what is best is the cheapest token */
 	/* Where a configuration was given: its own division, and the way from it. */
 	bool has_from;
 	struct fo_predict_layout from;
@@ -29,6 +30,8 @@ struct fo_cli_planned {
 	struct fo_plan_change change[FO_PLAN_FIELDS];
 	int changes;
 };
+/* The place is one of those shown: the first, and the one to take. */
+bool fo_cli_planned_shows(const struct fo_cli_planned *p, int place);
 void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p);
 void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p);
 

@@ -6,6 +6,14 @@
 
 static const struct fo_plan_point *named(const struct fo_cli_planned *p) { return &p->plan.point[p->plan.named]; }
 
+bool fo_cli_planned_shows(const struct fo_cli_planned *p, int i)
+{
+	return i < p->plan.points && (i < p->top || i == p->plan.named);
+}
+
+/* Device-seconds of a million tokens. */
+static double cost(const struct fo_plan_point *x) { return 1e6 / x->step.tokens_s; }
+
 /* ---- words ---- */
 
 static const char *division(struct fo_doc *d, const struct fo_plan_point *x)
@@ -29,6 +37,30 @@ static const char *division(struct fo_doc *d, const struct fo_plan_point *x)
 		t = fo_doc_printf(d, "%s ZeRO %.0f", t, l->zero);
 	if (l->shard > 0)
 		t = fo_doc_printf(d, "%s over %.15g", t, l->shard);
+	return t;
+}
+
+/* The same for a narrow table: "2 tp 4 pp 8x5 Z1". */
+static const char *division_short(struct fo_doc *d, const struct fo_plan_point *x)
+{
+	const struct fo_predict_layout *l = &x->layout;
+	const char *t = fo_doc_printf(d, "dp %.15g", x->step.dp);
+	if (l->tp > 1)
+		t = fo_doc_printf(d, "%s tp %.15g%s", t, l->tp, l->sp ? "" : "-");
+	if (l->cp > 1)
+		t = fo_doc_printf(d, "%s cp %.15g", t, l->cp);
+	if (l->pp > 1)
+		t = fo_doc_printf(d, "%s pp %.15g", t, l->pp);
+	if (l->chunks > 1)
+		t = fo_doc_printf(d, "%sx%.15g", t, l->chunks);
+	if (l->schedule == FO_PREDICT_ZERO_BUBBLE)
+		t = fo_doc_printf(d, "%s zb", t);
+	if (l->ep > 1)
+		t = fo_doc_printf(d, "%s ep %.15g", t, l->ep);
+	if (x->step.dp * l->cp > 1)
+		t = fo_doc_printf(d, "%s Z%.0f", t, l->zero);
+	if (l->shard > 0)
+		t = fo_doc_printf(d, "%s/%.15g", t, l->shard);
 	return t;
 }
 
@@ -125,6 +157,11 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 			    ties(p), 100 * FO_PLAN_TIE);
 	fo_doc_line(d, "step", "%s (%s), %s a device", fo_doc_num(d, s->seconds, FO_DRAW_SECONDS),
 		    fo_cli_range(d, p->named_sure.seconds, FO_DRAW_SECONDS), fo_doc_si(d, s->tokens_s, "tok/s"));
+	if (p->cost)
+		fo_doc_line(d, "cost",
+			    "%.3g device-hours (%.3g device-seconds) for a million tokens, on %.15g of %.15g devices; "
+			    "no price is used: every device costs the same",
+			    cost(x) / 3600, cost(x), p->ask.devices, c->devices);
 	fo_doc_line(d, "MFU", "%.1f %% mfu_causal, %.1f %% mfu, of %s/s (%s)", 100 * s->mfu_causal, 100 * s->mfu,
 		    fo_doc_si(d, p->job.job.machine.peak[p->job.job.type], "FLOP"), type);
 	fo_doc_line(d, "memory", "%s (%s) of %s a device", fo_doc_num(d, s->bytes, FO_DRAW_BYTES),
@@ -145,27 +182,35 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 {
 	const struct fo_plan *o = &p->plan;
-	int shown = o->points < p->top ? o->points : p->top, tied = ties(p);
+	int tied = ties(p);
 	fo_doc_heading(d, "The best of each way to divide");
-	fo_doc_table(d, FO_DRAW_FULL, NULL, "llrrrrR", "division", "again", "step", "MFU %", "GiB", "exposed",
-		     "bubble");
-	for (int i = 0; i < shown; i++) {
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrlrrrrr", "division", "mb", "again", "step", "MFU%", "GiB", "expo%",
+		     p->cost ? "cost" : "bub%");
+	for (int i = 0; i < o->points; i++) {
+		if (!fo_cli_planned_shows(p, i))
+			continue;
 		const struct fo_plan_point *x = &o->point[i];
 		const char *mark = i < tied ? "= " : "";
 		mark = i == o->named ? "> " : mark;
-		fo_doc_row(d, fo_doc_printf(d, "%s%s mb %.15g", mark, division(d, x), x->layout.micro_batch),
-			   again_text(x), fo_doc_num(d, x->step.seconds, FO_DRAW_SECONDS),
+		double last = p->cost ? cost(x) : 100 * x->step.part[FO_PREDICT_BUBBLE] / x->step.seconds;
+		last = fabs(last) < 1e-6 ? 0 : last; /* a rounding error below zero */
+		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, division_short(d, x)),
+			   fo_doc_printf(d, "%.15g", x->layout.micro_batch), fo_plan_again_short[x->again],
+			   fo_doc_num(d, x->step.seconds, FO_DRAW_SECONDS),
 			   fo_doc_printf(d, "%.1f", 100 * x->step.mfu_causal),
 			   fo_doc_printf(d, "%.0f", x->step.bytes / 0x1p30),
-			   fo_doc_printf(d, "%.1f %%", 100 * exposed(&x->step) / x->step.seconds),
-			   fo_doc_printf(d, "%.1f %%", 100 * x->step.part[FO_PREDICT_BUBBLE] / x->step.seconds));
+			   fo_doc_printf(d, "%.1f", 100 * exposed(&x->step) / x->step.seconds),
+			   fo_doc_printf(d, p->cost ? "%.3g" : "%.1f", last));
 	}
-	fo_doc_para(
-		d,
-		"> is what to take, = ties with it. MFU is mfu_causal; exposed is communication that nothing hides.");
+	fo_doc_para(d,
+		    "> is what to take, = ties with it. tp 4-: without sequence parallelism; pp 8x5: five chunks of a "
+		    "stage; Z1: ZeRO 1, Z3/8 over 8 ranks; mb: micro-batch; again: layers that are recomputed. MFU is "
+		    "mfu_causal; expo: communication that nothing hides; %s.",
+		    p->cost ? "cost: device-seconds of a million tokens" : "bub: the pipeline's bubble");
 	fo_doc_heading(d, "Why others lose to the fastest");
-	for (int i = 1; i < shown; i++)
-		fo_doc_item(d, "%s: %s", division(d, &o->point[i]), why(d, &o->point[0], &o->point[i]));
+	for (int i = 1; i < o->points; i++)
+		if (fo_cli_planned_shows(p, i))
+			fo_doc_item(d, "%s: %s", division(d, &o->point[i]), why(d, &o->point[0], &o->point[i]));
 }
 
 /* "tensor parallelism 8 -> 1 and recomputation full -> none" */
@@ -218,9 +263,8 @@ static void say_settings(struct fo_doc *d, const struct fo_cli_planned *p)
 	for (int w = 0; w < FO_PLAN_WORDS; w++) {
 		struct fo_str s = { 0 };
 		const char *reason;
-		if (!fo_plan_settings((enum fo_plan_words)w, &p->ask, named(p), p->asked->job.model.name, &s,
-				      &reason)) {
-			fo_doc_remark(d, "%s: cannot run it: %s.", fo_plan_words_title[w], reason);
+		if (!fo_plan_settings((enum fo_plan_words)w, &p->ask, named(p), &p->asked->job.model, &s, &reason)) {
+			fo_doc_remark(d, "%s: cannot state it: %s.", fo_plan_words_title[w], reason);
 		} else {
 			fo_doc_heading(d, "Settings: %s", fo_plan_words_title[w]);
 			fo_doc_code(d, s.data);
@@ -253,7 +297,8 @@ static void json_point(struct fo_json *j, const struct fo_plan_point *x, const s
 		    FO_REAL("step_seconds", x->step.seconds), FO_REAL("step_seconds_low", sure->seconds.low),
 		    FO_REAL("step_seconds_high", sure->seconds.high),
 		    FO_REAL("tokens_per_second_per_device", x->step.tokens_s), FO_REAL("mfu", x->step.mfu),
-		    FO_REAL("mfu_causal", x->step.mfu_causal), FO_REAL("memory_bytes", x->step.bytes),
+		    FO_REAL("mfu_causal", x->step.mfu_causal),
+		    FO_REAL("device_hours_per_million_tokens", cost(x) / 3600), FO_REAL("memory_bytes", x->step.bytes),
 		    FO_REAL("exposed_seconds", exposed(&x->step)),
 		    FO_REAL("bubble_seconds", x->step.part[FO_PREDICT_BUBBLE]));
 	fo_json_close(j);
@@ -262,19 +307,22 @@ static void json_point(struct fo_json *j, const struct fo_plan_point *x, const s
 void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p)
 {
 	static const char *const limit[FO_CLI_LIMITS] = { "memory", "network", "node_links", "batch" };
-	int shown = p->plan.points < p->top ? p->plan.points : p->top;
+	int place = 0; /* of the named one among those shown */
+	for (int i = 0; i < p->plan.named; i++)
+		place += fo_cli_planned_shows(p, i);
 	fo_json_put(j, FO_TEXT("model", p->asked->job.model.name), FO_TEXT("device", p->asked->cluster.device->name),
 		    FO_REAL("devices", p->ask.devices), FO_TEXT("framework", p->ask.framework->id),
 		    FO_REAL("global_batch", p->ask.global_batch), FO_REAL("seq", p->job.job.seq),
 		    FO_INT("legal", p->plan.legal), FO_INT("timed", p->plan.timed),
 		    FO_INT("too_large", p->plan.too_large), FO_REAL("search_seconds", p->plan.seconds),
-		    FO_INT("ties", ties(p)), FO_INT("named", p->plan.named));
+		    FO_INT("ties", ties(p)), FO_INT("named", place));
 	fo_json_array(j, "best");
 	json_point(j, named(p), &p->named_sure);
 	fo_json_close(j);
 	fo_json_array(j, "points");
-	for (int i = 0; i < shown; i++)
-		json_point(j, &p->plan.point[i], &p->sure[i]);
+	for (int i = 0; i < p->plan.points; i++)
+		if (fo_cli_planned_shows(p, i))
+			json_point(j, &p->plan.point[i], &p->sure[i]);
 	fo_json_close(j);
 	fo_json_array(j, "changes");
 	for (int i = 0; i < p->changes; i++) {
@@ -298,7 +346,7 @@ void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p)
 	for (int w = 0; w < FO_PLAN_WORDS; w++) {
 		struct fo_str s = { 0 };
 		const char *reason;
-		bool can = fo_plan_settings((enum fo_plan_words)w, &p->ask, named(p), p->asked->job.model.name, &s,
+		bool can = fo_plan_settings((enum fo_plan_words)w, &p->ask, named(p), &p->asked->job.model, &s,
 					    &reason);
 		fo_json_text(j, fo_plan_words_id[w], can ? s.data : NULL);
 		fo_str_fini(&s);

@@ -17,9 +17,11 @@ struct fo_plan_framework {
 	bool tp, cp, pp, ep, zero_bubble;
 	double chunks;       /* the most of a pipeline rank; 1: it does not interleave */
 	bool pp_zero_most_1; /* pipelines share nothing but the optimizer's states */
-	bool sp_always;      /* tensor parallelism is never without sequence parallelism */
-	uint32_t again;      /* bit: enum fo_plan_again */
-	const char *origin;  /* where that is stated */
+	bool pp_even;      /* stages divide the layers, or the layers, embedding and loss together (fo_plan_accounts) */
+	bool sp_always;    /* tensor parallelism is never without sequence parallelism */
+	const char *no_pp; /* why there is no pipeline, one sentence; NULL: plan knows none of it */
+	uint32_t again;    /* bit: enum fo_plan_again */
+	const char *origin; /* where that is stated */
 };
 extern const struct fo_plan_framework fo_plan_framework[];
 extern const int fo_plan_frameworks;
@@ -35,6 +37,7 @@ enum fo_plan_again {
 	FO_PLAN_AGAINS
 };
 extern const char *const fo_plan_again_name[FO_PLAN_AGAINS];
+extern const char *const fo_plan_again_short[FO_PLAN_AGAINS]; /* for a narrow table: "1/4" */
 
 /* A number that is fixed, 0: free. zero, schedule and again: -1 is free. */
 struct fo_plan_fixed {
@@ -47,6 +50,7 @@ struct fo_plan_asked {
 	double devices, global_batch; /* sequences of a step */
 	struct fo_plan_fixed fixed;
 	double memory_bytes; /* that a division may take; 0: the machine's */
+	bool half;           /* FO_PREDICT_BF16 is fp16 here */
 };
 
 /* Two divisions nearer than this are a tie. Who picks by predictions of this kind ends 4.9 % above the measured best in
@@ -78,6 +82,9 @@ FO_CHECKED fo_status fo_plan_search(struct fo_plan *out, const struct fo_plan_as
 
 /* How simple a division is: smaller is simpler. */
 int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
+/* Megatron-LM: stages that do not divide the layers divide layers + 2, where embedding and loss count as a layer
+ * each. */
+bool fo_plan_accounts(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
 /* Is a division legal for this framework and this model? NULL, or why not in one static sentence. */
 const char *fo_plan_illegal(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
 /* Calls fn with every legal division until it returns false; the order is fixed. For tests and benches. */

@@ -53,6 +53,7 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .ep = true,
 	  .chunks = CHUNKS,
 	  .pp_zero_most_1 = true,
+	  .pp_even = true,
 	  .again = LAYERS_AGAIN,
 	  .origin = "Megatron Core 0.20.0: arguments.py" },
 	{ .id = "deepspeed",
@@ -69,6 +70,7 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .tp = true,
 	  .cp = true,
 	  .chunks = 1,
+	  .no_pp = "plan does not search Flatout's pipelines yet",
 	  .again = LAYERS_AGAIN,
 	  .origin = "src/program/run.c: mesh.*, pass.zero, pass.recompute-layers" },
 };
@@ -85,6 +87,7 @@ const struct fo_plan_framework *fo_plan_framework_of(const char *id)
 const char *const fo_plan_again_name[FO_PLAN_AGAINS] = {
 	"none", "selective", "a quarter of the layers", "half of the layers", "three quarters of the layers", "full",
 };
+const char *const fo_plan_again_short[FO_PLAN_AGAINS] = { "none", "select", "1/4", "1/2", "3/4", "full" };
 static const struct {
 	double recompute, kept; /* kept 0: what is not computed again */
 } again_of[FO_PLAN_AGAINS] = { { 0, 0 }, { .5, .42 }, { .25, 0 }, { .5, 0 }, { .75, 0 }, { 1, 0 } };
@@ -92,6 +95,39 @@ static const struct {
 /* ---- what is legal ---- */
 
 static bool divides(double whole, double part) { return part >= 1 && fmod(whole, part) == 0; }
+
+/* An axis that the framework lacks, or NULL. */
+static const char *axis_missing(const struct fo_plan_framework *f, const struct fo_predict_layout *l)
+{
+	if (l->tp > 1 && !f->tp)
+		return "plan knows no tensor parallelism of this framework";
+	if (l->cp > 1 && !f->cp)
+		return "plan knows no context parallelism of this framework";
+	if (l->pp > 1 && !f->pp)
+		return f->no_pp ? f->no_pp : "plan knows no pipeline of this framework";
+	if (l->ep > 1 && !f->ep)
+		return "plan knows no expert parallelism of this framework";
+	return NULL;
+}
+
+static const char *zero_missing(const struct fo_plan_framework *f, const struct fo_predict_layout *l)
+{
+	static const char *const none[] = { "it always shards (no ZeRO 0)", "it has no ZeRO 1", "it has no ZeRO 2",
+					    "it has no ZeRO 3" };
+	static const char *const piped[] = { NULL, NULL, "it has no ZeRO 2 with a pipeline",
+					     "it has no ZeRO 3 with a pipeline" };
+	int zero = (int)l->zero;
+	if (!(f->zero & BIT(zero)))
+		return none[zero];
+	return l->pp > 1 && zero > 1 && f->pp_zero_most_1 ? piped[zero] : NULL;
+}
+
+bool fo_plan_accounts(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	double layers = a->base.job.model.layers;
+	return a->framework->pp_even && l->pp > 1 && l->chunks <= 1 && !divides(layers, l->pp) &&
+	       divides(layers + 2, l->pp) && layers + 2 >= 2 * l->pp; /* the last stage has a layer of its own */
+}
 
 const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
@@ -102,25 +138,32 @@ const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predi
 		return "tp x cp x pp does not divide the devices";
 	if (!divides(m->heads, l->tp) || !divides(fmax(m->kv_heads, l->tp), fmin(m->kv_heads, l->tp)))
 		return "tp does not divide the heads";
-	if ((l->tp > 1 && !f->tp) || (l->cp > 1 && !f->cp) || (l->pp > 1 && !f->pp) || (l->ep > 1 && !f->ep))
-		return "the framework has no such axis";
+	const char *missing = axis_missing(f, l);
+	if (missing)
+		return missing;
 	if (l->cp > 1 && !divides(a->base.job.seq, 2 * l->cp)) /* halves of both ends balance causal attention */
 		return "2 cp does not divide the sequence";
 	if (l->pp * l->chunks > m->layers)
 		return "more stages and chunks than layers";
-	if (l->chunks > 1 && (l->pp <= 1 || l->chunks > f->chunks || !divides(m->layers, l->pp * l->chunks)))
+	if (l->pp > 1 && f->pp_even && !divides(m->layers, l->pp) && !fo_plan_accounts(a, l))
+		return "pp divides neither the layers nor, with embedding and loss, layers + 2";
+	if (l->chunks > f->chunks)
+		return f->chunks > 1 ? "so many chunks of a stage are more than plan knows for this framework"
+				     : "it does not interleave chunks";
+	if (l->chunks > 1 && (l->pp <= 1 || !divides(m->layers, l->pp * l->chunks)))
 		return "chunks need stages that divide the layers";
 	if (l->chunks > 1 && !divides(l->micro_batches, l->pp))
 		return "interleaving needs micro-batches that are a multiple of the stages";
 	if ((l->schedule == FO_PREDICT_INTERLEAVED) != (l->chunks > 1))
 		return "chunks are what an interleaved schedule has";
 	if (l->schedule == FO_PREDICT_ZERO_BUBBLE && (l->pp <= 1 || !f->zero_bubble))
-		return "the framework has no such schedule";
+		return "it has no zero-bubble schedule";
 	if (!divides(a->global_batch, rest * l->micro_batch) ||
 	    l->micro_batches != a->global_batch / (rest * l->micro_batch))
 		return "micro-batches do not divide the batch";
-	if (!(f->zero & BIT((int)l->zero)) || (l->pp > 1 && l->zero > 1 && f->pp_zero_most_1))
-		return "the framework has no such ZeRO stage there";
+	missing = zero_missing(f, l);
+	if (missing)
+		return missing;
 	if (l->zero > 0 && ranks <= 1)
 		return "one rank has nobody to share states with";
 	if (l->shard > 0 &&
@@ -131,7 +174,7 @@ const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predi
 	if (l->sp && l->tp <= 1)
 		return "sequence parallelism is beside tensor parallelism";
 	if (f->sp_always && l->tp > 1 && !l->sp)
-		return "the framework has no tensor parallelism without sequence parallelism";
+		return "it has no tensor parallelism without sequence parallelism";
 	return NULL;
 }
 
@@ -181,6 +224,15 @@ struct walk {
 static void put(struct walk *w, int again)
 {
 	w->l.recompute = again_of[again].recompute;
+	if (w->a->framework->pp_even && again_of[again].recompute > 0 && again_of[again].recompute < 1) {
+		/* Whole layers of each chunk, of which the first and the last stage may have one less; none and all of
+		 * them are divisions of their own. */
+		double of = ceil(w->a->base.job.model.layers / (w->l.pp * w->l.chunks)),
+		       n = round(again_of[again].recompute * of);
+		if (n < 1 || n >= of)
+			return;
+		w->l.recompute = n / of;
+	}
 	w->l.kept = again_of[again].kept;
 	w->on = w->fn(w->ctx, &w->l, again);
 }
@@ -380,6 +432,32 @@ static fo_status refuse(const struct fo_plan_asked *a)
 			       "%.15g devices are", fmax(1, ceil(a->devices / model)) * model);
 	if (f->tp > 0 && !divides(m->heads, f->tp))
 		return fo_fail(FO_EARG, "tp %.15g does not divide the model's %.15g heads", f->tp, m->heads);
+	struct fo_predict_layout fixed = { .tp = f->tp, .cp = f->cp, .pp = f->pp, .ep = f->ep };
+	const char *missing = axis_missing(a->framework, &fixed);
+	if (missing)
+		return fo_fail(FO_EARG, "%s: %s", a->framework->title, missing);
+	double parts = fmax(1, f->pp) * fmax(1, f->chunks);
+	bool accounts = f->chunks <= 1 && fo_plan_accounts(a, &fixed);
+	if (parts > 1 && (a->framework->pp_even || f->chunks > 1) && !accounts && !divides(m->layers, parts)) {
+		double pp = f->pp;
+		fo_status st = fo_fail(FO_EARG,
+				       "%.15g x %.15g pipeline stages and chunks do not divide the model's %.15g "
+				       "layers for %s",
+				       fmax(1, f->pp), fmax(1, f->chunks), m->layers, a->framework->title);
+		while (pp > 1 && (!divides(m->layers, pp * fmax(1, f->chunks)) || !divides(a->devices, pp)))
+			pp--;
+		return pp > 1 ? fo_hint(st, "pp %.15g is the nearest that works", pp) : st;
+	}
+	if (f->chunks > a->framework->chunks)
+		return fo_fail(FO_EARG, "chunks %.15g are more than plan knows for %s: %.15g is the most", f->chunks,
+			       a->framework->title, a->framework->chunks);
+	if (f->zero >= 0 && !(a->framework->zero & BIT(f->zero)))
+		return fo_fail(FO_EARG, "%s has no ZeRO %d", a->framework->title, f->zero);
+	if (f->again >= 0 && !(a->framework->again & BIT(f->again)))
+		return fo_fail(FO_EARG, "%s has no recomputation of the kind '%s' that plan knows", a->framework->title,
+			       fo_plan_again_name[f->again]);
+	if (f->schedule == FO_PREDICT_ZERO_BUBBLE && !a->framework->zero_bubble)
+		return fo_fail(FO_EARG, "plan knows no zero-bubble schedule of %s", a->framework->title);
 	return fo_hint(fo_fail(FO_EARG, "no division of %.15g devices for a batch of %.15g sequences is legal for %s",
 			       a->devices, a->global_batch, a->framework->title),
 		       "a batch of %.15g sequences has one for each device", a->devices);

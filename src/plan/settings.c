@@ -9,6 +9,8 @@ const char *const fo_plan_words_id[FO_PLAN_WORDS] = { "flatout", "torchtitan", "
 const char *const fo_plan_words_title[FO_PLAN_WORDS] = { "run.yaml", "torchtitan (TOML)", "Megatron-LM (arguments)",
 							 "DeepSpeed (JSON)" };
 
+#define Z80 1.2816 /* the upper end of memory's 80 % interval, as in the search */
+
 struct said {
 	const struct fo_plan_asked *a;
 	const struct fo_predict_layout *l;
@@ -20,25 +22,22 @@ struct said {
 
 static double sharers(const struct said *s) { return s->l->shard > 0 ? s->l->shard : s->ranks; }
 
-/* Layers of a stage that are computed again; 0: none or all. */
+/* Layers of a chunk of a stage that are computed again; 0: none or all. */
 static double layers_again(const struct said *s)
 {
-	static const double share[FO_PLAN_AGAINS] = {
-		[FO_PLAN_AGAIN_QUARTER] = .25, [FO_PLAN_AGAIN_HALF] = .5, [FO_PLAN_AGAIN_MOST] = .75
-	};
-	return round(share[s->again] * s->a->base.job.model.layers / s->l->pp);
+	bool part = s->again >= FO_PLAN_AGAIN_QUARTER && s->again <= FO_PLAN_AGAIN_MOST;
+	return part ? round(s->l->recompute * ceil(s->a->base.job.model.layers / (s->l->pp * s->l->chunks))) : 0;
 }
 
-static bool small(const struct said *s)
-{
-	return s->a->base.job.type == FO_PREDICT_FP8 || s->a->base.job.type == FO_PREDICT_MXFP8;
-}
+static enum fo_predict_type type_of(const struct said *s) { return s->a->base.job.type; }
 
 static void flatout(const struct said *s)
 {
 	const struct fo_predict_layout *l = s->l;
 	fo_str_printf(s->out, "model:\n  name: %s\ndata:\n  seq: %.0f\ntrain:\n  rows: %.0f\n  micro-batches: %.0f\n",
 		      s->model, s->a->base.job.seq, l->micro_batch * s->dp, l->micro_batches);
+	if (type_of(s) == FO_PREDICT_FP32)
+		fo_str_puts(s->out, "  precision: fp32\n");
 	fo_str_printf(s->out, "mesh:\n  ranks: %.0f\n  tp: %.0f\n  cp: %.0f\n", l->devices, l->tp, l->cp);
 	if (l->zero > 0)
 		fo_str_printf(s->out, "  shard: %.0f\n", l->cp > 1 ? sharers(s) / l->cp : sharers(s));
@@ -50,8 +49,8 @@ static void flatout(const struct said *s)
 	fo_str_printf(s->out, "  recompute: %s\n", s->again == FO_PLAN_AGAIN_NONE ? "none" : "full");
 	if (layers_again(s) > 0)
 		fo_str_printf(s->out, "  recompute-layers: %.0f\n", layers_again(s));
-	if (small(s))
-		fo_str_puts(s->out, "  fp8: tensorwise\n");
+	if (type_of(s) == FO_PREDICT_FP8)
+		fo_str_puts(s->out, "  fp8: current\n");
 }
 
 static void torchtitan(const struct said *s)
@@ -64,12 +63,22 @@ static void torchtitan(const struct said *s)
 						{ "llama-3.1-70b", "70B" },
 						{ "llama-3.1-405b", "405B" } };
 	double shard = l->zero >= 3 ? sharers(s) / l->cp : 1;
+	fo_str_puts(s->out, "[model]\n");
 	for (size_t i = 0; i < sizeof model / sizeof *model; i++)
 		if (!strcmp(s->model, model[i][0]))
-			fo_str_printf(s->out, "[model]\nname = \"llama3\"\nflavor = \"%s\"\n\n", model[i][1]);
-	fo_str_printf(s->out, "[training]\nseq_len = %.0f\nlocal_batch_size = %.0f\nglobal_batch_size = %.0f\n",
-		      s->a->base.job.seq, l->pp > 1 ? l->micro_batch * l->micro_batches : l->micro_batch,
-		      l->global_batch);
+			fo_str_printf(s->out, "name = \"llama3\"\nflavor = \"%s\"\n", model[i][1]);
+	/* The head keeps its precision, as it does in the prediction. */
+	if (type_of(s) == FO_PREDICT_FP8)
+		fo_str_puts(s->out, "converters = [\"quantize.linear.float8\"]\n\n[quantize.linear.float8]\n"
+				    "filter_fqns = [\"output\"]\n");
+	else if (type_of(s) == FO_PREDICT_MXFP8)
+		fo_str_puts(s->out, "converters = [\"quantize.linear.mx\"]\n\n[quantize.linear.mx]\n"
+				    "recipe_name = \"mxfp8_cublas\"\nfilter_fqns = [\"output\"]\n");
+	fo_str_puts(s->out, "\n[training]\n");
+	if (type_of(s) == FO_PREDICT_FP32)
+		fo_str_puts(s->out, "mixed_precision_param = \"float32\"\n");
+	fo_str_printf(s->out, "seq_len = %.0f\nlocal_batch_size = %.0f\nglobal_batch_size = %.0f\n", s->a->base.job.seq,
+		      l->pp > 1 ? l->micro_batch * l->micro_batches : l->micro_batch, l->global_batch);
 	fo_str_printf(
 		s->out,
 		"\n[parallelism]\ndata_parallel_replicate_degree = %.0f\ndata_parallel_shard_degree = %.0f\n"
@@ -113,33 +122,115 @@ static void megatron(const struct said *s)
 	else if (s->again == FO_PLAN_AGAIN_FULL)
 		fo_str_puts(s->out,
 			    "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1\n");
-	fo_str_printf(s->out, "--bf16%s\n", small(s) ? " --fp8-format hybrid" : "");
+	struct fo_plan_asked own = *s->a;
+	own.framework = fo_plan_framework_of("megatron");
+	if (fo_plan_accounts(&own, l))
+		fo_str_puts(s->out, "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split\n");
+	static const char *const type[FO_PREDICT_TYPES] = {
+		[FO_PREDICT_BF16] = "--bf16\n",
+		[FO_PREDICT_FP8] = "--bf16 --fp8-format hybrid\n",
+		[FO_PREDICT_MXFP8] = "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8\n",
+		[FO_PREDICT_FP4] = "--bf16 --fp4-format e2m1\n",
+		[FO_PREDICT_FP32] = "", /* what it does unless told */
+	};
+	fo_str_puts(s->out, s->a->half ? "--fp16\n" : type[type_of(s)]);
 }
 
 static void deepspeed(const struct said *s)
 {
 	const struct fo_predict_layout *l = s->l;
+	const char *type = type_of(s) == FO_PREDICT_FP32 ? "" : "  \"bf16\": {\"enabled\": true},\n";
+	if (s->a->half)
+		type = "  \"fp16\": {\"enabled\": true},\n";
 	fo_str_printf(s->out,
 		      "{\n  \"train_batch_size\": %.0f,\n  \"train_micro_batch_size_per_gpu\": %.0f,\n"
-		      "  \"gradient_accumulation_steps\": %.0f,\n  \"bf16\": {\"enabled\": true},\n"
+		      "  \"gradient_accumulation_steps\": %.0f,\n%s"
 		      "  \"zero_optimization\": {\"stage\": %.0f, \"overlap_comm\": true",
-		      l->global_batch, l->micro_batch, l->micro_batches, l->zero);
+		      l->global_batch, l->micro_batch, l->micro_batches, type, l->zero);
 	fo_str_puts(s->out, "}\n}\n");
 }
 
+/* ---- what settings cannot say ---- */
+
+/* Of a number type, by framework; fp16 has the place behind the types. */
+enum { HALF = FO_PREDICT_TYPES };
+static const char *type_missing(enum fo_plan_words w, const struct fo_plan_asked *a)
+{
+	static const uint32_t can[FO_PLAN_WORDS] = {
+		[FO_PLAN_WORDS_FLATOUT] = 1u << FO_PREDICT_BF16 | 1u << FO_PREDICT_FP8 | 1u << FO_PREDICT_FP32,
+		[FO_PLAN_WORDS_TORCHTITAN] = 1u << FO_PREDICT_BF16 | 1u << FO_PREDICT_FP8 | 1u << FO_PREDICT_MXFP8 |
+					     1u << FO_PREDICT_FP32,
+		[FO_PLAN_WORDS_MEGATRON] = 1u << FO_PREDICT_BF16 | 1u << FO_PREDICT_FP8 | 1u << FO_PREDICT_MXFP8 |
+					   1u << FO_PREDICT_FP4 | 1u << FO_PREDICT_FP32 | 1u << HALF,
+		[FO_PLAN_WORDS_DEEPSPEED] = 1u << FO_PREDICT_BF16 | 1u << FO_PREDICT_FP32 | 1u << HALF,
+	};
+	static const char *const why[] = {
+		[FO_PREDICT_BF16] = "its settings cannot state bf16",
+		[FO_PREDICT_FP8] = "its settings cannot state fp8",
+		[FO_PREDICT_MXFP8] = "its settings cannot state mxfp8",
+		[FO_PREDICT_FP4] = "its settings cannot state fp4",
+		[FO_PREDICT_TF32] = "its settings cannot state tf32",
+		[FO_PREDICT_FP32] = "its settings cannot state fp32",
+		[HALF] = "its settings cannot state fp16",
+	};
+	int type = a->half ? HALF : (int)a->base.job.type;
+	return can[w] & 1u << type ? NULL : why[type];
+}
+
+static const char *again_missing(const struct fo_plan_framework *f, enum fo_plan_again again)
+{
+	static const char *const why[FO_PLAN_AGAINS] = {
+		[FO_PLAN_AGAIN_NONE] = "it always recomputes",
+		[FO_PLAN_AGAIN_OP] = "it has no recomputation of every second product",
+		[FO_PLAN_AGAIN_QUARTER] = "it cannot recompute a part of the layers",
+		[FO_PLAN_AGAIN_HALF] = "it cannot recompute a part of the layers",
+		[FO_PLAN_AGAIN_MOST] = "it cannot recompute a part of the layers",
+		[FO_PLAN_AGAIN_FULL] = "it has no full recomputation",
+	};
+	return f->again & 1u << again ? NULL : why[again];
+}
+
+/* A division that was planned for one framework may not fit with the habits of another. */
+static const char *fit_missing(const struct fo_plan_framework *f, const struct fo_plan_asked *a,
+			       const struct fo_predict_layout *l)
+{
+	struct fo_predict_step s;
+	struct fo_predict_base b;
+	struct fo_predict_job job = a->base.job;
+	if (f == a->framework)
+		return NULL;
+	job.style = fo_predict_style_of(f->id);
+	const char *wrong = fo_predict_prepare(&job, &b);
+	if (wrong)
+		return wrong;
+	fo_predict_memory_of(&b, l, &s);
+	double memory = a->memory_bytes > 0 ? a->memory_bytes : job.machine.memory_bytes;
+	return s.wrong || s.bytes * exp(Z80 * s.memory_sd) <= memory
+		       ? s.wrong
+		       : "with its habits it may not fit; --framework plans for it";
+}
+
 bool fo_plan_settings(enum fo_plan_words w, const struct fo_plan_asked *a, const struct fo_plan_point *p,
-		      const char *model, struct fo_str *out, const char **why)
+		      const struct fo_model *model, struct fo_str *out, const char **why)
 {
 	static void (*const write[FO_PLAN_WORDS])(const struct said *) = { flatout, torchtitan, megatron, deepspeed };
 	const struct fo_plan_framework *f = fo_plan_framework_of(fo_plan_words_id[w]);
 	struct fo_plan_asked other = *a;
 	other.framework = f;
 	*why = fo_plan_illegal(&other, &p->layout);
-	if (!*why && !(f->again & 1u << p->again))
-		*why = "the framework has no such recomputation";
+	if (!*why)
+		*why = again_missing(f, p->again);
+	if (!*why)
+		*why = type_missing(w, a);
+	if (!*why)
+		*why = fit_missing(f, a, &p->layout);
+	if (!*why && w == FO_PLAN_WORDS_FLATOUT && fo_model_trainable(model) != FO_OK) {
+		*why = "Flatout cannot train this model, as it is none of the Llama family";
+		fo_err_clear();
+	}
 	if (*why)
 		return false;
 	double dp = p->layout.devices / (p->layout.tp * p->layout.cp * p->layout.pp);
-	write[w](&(struct said){ a, &p->layout, p->again, dp, dp * p->layout.cp, model, out });
+	write[w](&(struct said){ a, &p->layout, p->again, dp, dp * p->layout.cp, model->name, out });
 	return true;
 }

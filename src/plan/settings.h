@@ -15,9 +15,9 @@ enum fo_plan_words {
 };
 extern const char *const fo_plan_words_id[FO_PLAN_WORDS];    /* "flatout" */
 extern const char *const fo_plan_words_title[FO_PLAN_WORDS]; /* "run.yaml" */
-/* Appends the settings. model: its name, for the frameworks that take one. False, with why not in *why (static): the
- * framework cannot run this division. */
+/* Appends the settings of the model. False, with why not in *why (static): the framework cannot run this division,
+ * its settings cannot state the number type, or its own habits take more memory than the machine has. */
 bool fo_plan_settings(enum fo_plan_words w, const struct fo_plan_asked *asked, const struct fo_plan_point *p,
-		      const char *model, struct fo_str *out, const char **why);
+		      const struct fo_model *model, struct fo_str *out, const char **why);
 
 #endif

@@ -48,6 +48,58 @@ holds 'd["devices"] * d["points"][0]["step_seconds"] <= 16 * json.load(open("tim
 run 0 plan $eight --html page.html
 grep -q 'Plan: llama-3.1-8b' page.html || wrong "no page"
 
+holds 'abs(d["best"][0]["device_hours_per_million_tokens"] * 3600 * d["best"][0]["tokens_per_second_per_device"] / 1e6 - 1) < 1e-9' cost
+run 0 plan $eight --objective cost
+flat "no price is used"
+flat "expo% cost"
+
+# What to take is a row, and rows fit 80 columns.
+seventy="--model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 --global-batch 512"
+run 0 plan $seventy --top 1
+grep -q '^  > dp' out || wrong "what to take is no row: $(grep '^  [>=]' out)"
+run 0 plan $seventy --top 1 --json=row
+holds 'd["points"][d["named"]] == d["best"][0]' row
+run 0 plan $seventy --top 12
+[ "$(sed '/^Settings/,$d' out | awk 'length > 80' | wc -l)" = 0 ] || wrong "wide: $(awk 'length > 80' out | head -n 2)"
+
+# Stages that Megatron-LM can have: 126 layers and two more on 32, not on 36.
+huge="--model llama-3.1-405b --seq 8192 --framework megatron"
+run 0 plan $huge --cluster 128xHGX-H100 --global-batch 2048 --pp 32
+flat "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
+run 0 plan $huge --cluster 144xHGX-H100 --global-batch 2304 --pp 18
+! grep -q 'account-for' out || wrong "18 stages divide 126 layers"
+refused 2 "is the nearest that works" $huge --cluster 144xHGX-H100 --global-batch 2304 --pp 36
+
+# Number types: what settings can state, and by name what they cannot; no run.yaml that 'train' refuses.
+small="--model llama-3.2-1b --cluster 1xHGX-B200 --seq 8192 --global-batch 32 --framework torchtitan --fix tp=1,cp=1,pp=1"
+run 0 plan $small --precision fp8
+flat 'converters = ["quantize.linear.float8"]'
+value=$(sed -n 's/^ *fp8: //p' out)
+"$FLATOUT_BIN" train --help | tr -s '\n ' '  ' | grep -qE -e "--pass.fp8 NAME [^(]*\([^)]*\)[^(]*\([^)]*\)[^(]*\([^)]*[ ;]$value[,)]" || wrong "train has no pass.fp8=$value"
+run 0 plan $small --precision mxfp8
+flat 'converters = ["quantize.linear.mx"]'
+flat "run.yaml: cannot state it: its settings cannot state mxfp8."
+run 0 plan $small --precision fp4
+flat "torchtitan (TOML): cannot state it: its settings cannot state fp4."
+run 0 plan $small --precision fp16
+flat '"fp16": {"enabled": true}'
+run 0 plan $small --precision fp32
+flat "precision: fp32"
+run 0 plan --model gpt2 --cluster 1xHGX-H100 --seq 1024 --global-batch 32 --framework flatout
+flat "run.yaml: cannot state it: Flatout cannot train this model"
+
+# What a plan takes fits by the prediction of the run.yaml that it prints.
+for framework in megatron torchtitan deepspeed flatout; do
+	run 0 plan $eight --framework $framework --fix pp=1,tp=1,cp=1 --json=fits
+	"$python" -c 'import json
+t = json.load(open("fits"))["settings"]["flatout"]
+open("fits.yaml", "w").write(t or "")' || wrong "no settings"
+	[ -s fits.yaml ] || continue
+	run 0 predict fits.yaml --cluster 2xHGX-H100 --json=fit
+	holds 'd["fit"] == "fits"' fit
+done
+[ -s fits.yaml ] || wrong "no run.yaml of a plan for Flatout"
+
 # From a configuration as it is: its own batch and sequence, changes that gain one after the other.
 titan=$source/tests/data/audit/lambda_70b_16xb200_baseline.toml
 run 0 plan --torchtitan "$titan" --cluster 2xHGX-B200 --json=from
@@ -66,6 +118,14 @@ refused 2 "--seq" --model llama-3.1-8b --cluster 2xHGX-H100 --global-batch 8
 refused 2 "has one for each device" $eight --framework deepspeed --global-batch 7
 refused 2 "give one kind" --model llama-3.1-8b --cluster 8xH100+8xA100 --seq 8192 --global-batch 128
 refused 3 "devices hold it" --model llama-3.1-405b --cluster 1xHGX-H100 --seq 8192 --global-batch 128
+refused 2 "leave one of them out" $eight --fix tp=2,tp=4
+refused 2 "leave one of them out" $eight --fix tp=2 --tp 4
+refused 2 "leave one of them out" $eight --chunks 2 --schedule 1f1b
+refused 2 "leave one of them out" $eight --chunks 2 --pp 1
+run 2 plan $eight --framework megatron --schedule zero-bubble
+grep -q "no zero-bubble schedule of Megatron-LM" err || wrong "$(cat err)"
+run 2 plan $eight --framework flatout --pp 2
+grep -q "does not search Flatout's pipelines yet" err || wrong "$(cat err)"
 refused 2 "1F1B takes as long" $eight --schedule gpipe
 
 finish

@@ -60,6 +60,16 @@ static double seconds_of(const struct fo_plan_asked *a, const struct fo_predict_
 
 static const double recompute[] = { 0, .5, .25, .5, .75, 1 }, kept[] = { 0, .42, 0, 0, 0, 0 };
 
+/* Megatron-LM recomputes whole layers of each chunk: rounded, and neither none nor all. */
+static double share_of(const struct fo_plan_asked *a, const struct fo_predict_layout *l, int again)
+{
+	double share = recompute[again], of = ceil(a->base.job.model.layers / (l->pp * l->chunks));
+	if (strcmp(a->framework->id, "megatron") || share == 0 || share == 1)
+		return share;
+	double n = round(share * of);
+	return n > 0 && n < of ? n / of : NAN;
+}
+
 /* Every value of every field from 1 on, with the definition of what is legal alone. */
 static void every_value(struct counted *c)
 {
@@ -90,7 +100,10 @@ static void every_value(struct counted *c)
 											if (!(a->framework->again &
 											      1u << i))
 												continue;
-											l.recompute = recompute[i];
+											l.recompute = share_of(a, &l,
+													       i);
+											if (isnan(l.recompute))
+												continue;
 											l.kept = kept[i];
 											c->n++;
 											c->best = fmin(
@@ -283,14 +296,14 @@ static void test_settings_read_back(void **state)
 	close(fd);
 	for (int w = 0; w < FO_PLAN_WORDS; w++) {
 		struct fo_plan_asked a;
+		struct fo_model model = model_named("llama-3.1-8b");
 		const char *why;
 		ask(&a, fo_plan_words_id[w], "llama-3.1-8b", "h100", 32, 8, 64, 8192);
 		assert_int_equal(fo_plan_search(&plan, &a), FO_OK);
 		for (int k = 0; k < plan.points; k++) {
 			struct fo_str s = { 0 };
 			const struct fo_predict_layout *l = &plan.point[k].layout;
-			bool can = fo_plan_settings((enum fo_plan_words)w, &a, &plan.point[k], "llama-3.1-8b", &s,
-						    &why);
+			bool can = fo_plan_settings((enum fo_plan_words)w, &a, &plan.point[k], &model, &s, &why);
 			assert_true(can);
 			FILE *f = fopen(file, "w");
 			fputs(s.data, f);
