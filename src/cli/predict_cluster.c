@@ -329,7 +329,7 @@ static fo_status check_device(const struct predict_cluster *in, const struct fo_
 	if (!d)
 		return FO_OK;
 	if (isnan(d->dense[FO_PREC_BF16]) && !isnan(d->dense[FO_PREC_FP16]) && !half && !full)
-		return fo_hint(fo_fail(FO_EARG, "the catalogue has no dense bf16 peak of %s", d->name),
+		return fo_hint(fo_fail(FO_EUNSUPPORTED, "the catalogue has no dense bf16 peak of %s", d->name),
 			       "--precision=fp16 predicts the job in fp16");
 	if (watts > 0 && d->tdp_w > 0 && (watts > d->tdp_w || watts < LEAST_POWER * d->tdp_w))
 		return fo_hint(fo_fail(FO_EARG, "--power-limit=%g: %s takes %g W, and limits are from %g to %g W",
@@ -381,8 +381,8 @@ const struct fo_command fo_cmd_predict_cluster = {
 		 "[--json]",
 	.summary = "step time, MFU and memory of a job on any cluster, from its configuration",
 	.text = "Predicts the step of a training job on devices that nobody measured here: seconds by part, exposed "
-		"communication by axis, MFU, memory of the fullest device, each with the interval that holds 80 % of "
-		"published runs of known publishers, what the answer rests on, and the three terms that move it most.\n\n"
+		"communication by axis, MFU, memory of the fullest device, each with the interval that holds 80 % "
+		"of published runs of known publishers, what the answer rests on, and the three terms that move it most.\n\n"
 		"The job is a configuration that 'flatout audit' reads, or a model with options. --cluster anywhere "
 		"behind 'predict' chooses this command.\n\n"
 		"  flatout predict run.yaml --cluster 16xHGX-H100\n"

@@ -122,6 +122,10 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 	if (j->job.type != FO_PREDICT_BF16)
 		fo_doc_line(d, "beside", "%s mfu_causal of the bf16 peak", mfu_text(d, p, p->step.mfu_bf16_causal));
 	say_memory(d, p);
+	if (over(p, p->step.mfu).high > 1)
+		fo_doc_line(d, "above 100 %",
+			    "mfu counts the scores that a causal mask leaves out; mfu_causal does not, "
+			    "and cannot pass the peak");
 	if (p->sure.bounded)
 		fo_doc_line(d, "bounded",
 			    "the fast end of the interval: no step is faster than all its work at the dense "
