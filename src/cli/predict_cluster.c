@@ -381,8 +381,8 @@ const struct fo_command fo_cmd_predict_cluster = {
 		 "[--json]",
 	.summary = "step time, MFU and memory of a job on any cluster, from its configuration",
 	.text = "Predicts the step of a training job on devices that nobody measured here: seconds by part, exposed "
-		"communication by axis, MFU, memory of the fullest device, each with the interval that holds 80 % "
-		"of published runs of known publishers, what the answer rests on, and the three terms that move it most.\n\n"
+		"communication by axis, MFU, memory of the fullest device, each with the interval that holds 80 % of "
+		"the runs of known publishers, what the answer rests on, and the three terms that move it most.\n\n"
 		"The job is a configuration that 'flatout audit' reads, or a model with options. --cluster anywhere "
 		"behind 'predict' chooses this command.\n\n"
 		"  flatout predict run.yaml --cluster 16xHGX-H100\n"
