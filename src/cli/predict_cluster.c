@@ -2,7 +2,6 @@
 #include "cli/predict_cluster.h"
 
 #include "base/fs.h"
-#include "job/memory.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -318,21 +317,39 @@ static fo_status show(const struct fo_cli_call *call, struct fo_cli_asked *a, co
 	return st;
 }
 
+/* Limits of NVIDIA's devices begin at a quarter to a third of their own power. */
+#define LEAST_POWER 0.25
+
+static fo_status check_device(const struct predict_cluster *in, const struct fo_cli_asked *a)
+{
+	const struct fo_device *d = a->cluster.device;
+	bool half = fo_job_is(&a->job, FO_JOB_DTYPE, FO_JOB_MATMUL_FP16),
+	     full = fo_job_is(&a->job, FO_JOB_DTYPE, FO_JOB_MATMUL_FP32);
+	double watts = in->job.watts;
+	if (!d)
+		return FO_OK;
+	if (isnan(d->dense[FO_PREC_BF16]) && !isnan(d->dense[FO_PREC_FP16]) && !half && !full)
+		return fo_hint(fo_fail(FO_EUNSUPPORTED, "the catalogue has no dense bf16 peak of %s", d->name),
+			       "--precision=fp16 predicts the job in fp16");
+	if (watts > 0 && d->tdp_w > 0 && (watts > d->tdp_w || watts < LEAST_POWER * d->tdp_w))
+		return fo_hint(fo_fail(FO_EARG, "--power-limit=%g: %s takes %g W, and limits are from %g to %g W",
+				       watts, d->name, d->tdp_w, LEAST_POWER * d->tdp_w, d->tdp_w),
+			       "leave it out for the device's own");
+	return FO_OK;
+}
+
 static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 {
 	const struct predict_cluster *in = call->in;
 	struct fo_cli_predicted p = { .asked = a };
 	struct fo_plan_timeline timeline;
+	FO_TRY(check_device(in, a));
 	FO_TRY(fo_job_ask(&a->job, &a->cluster, &a->given, &p.job));
 	fo_predict_point(&p.job.base, &p.job.layout, &p.step);
 	if (p.step.wrong)
 		return fo_fail(FO_EARG, "%s", p.step.wrong);
 	fo_predict_certainty_of(&p.job.base, &p.job.layout, &p.step, &p.sure);
-	/* Two ways of counting memory must agree before a job is said not to fit: this one, and the audit's. */
-	struct fo_job_memory audited;
-	fo_job_memory_of(&a->job, &a->cluster, &audited);
-	if (p.sure.bytes.low > p.job.job.machine.memory_bytes &&
-	    (audited.fit == FO_JOB_FITS_NOT || audited.fit == FO_JOB_FIT_UNKNOWN))
+	if (p.sure.bytes.low > p.job.job.machine.memory_bytes)
 		p.fits_not = what_fits(a, &p.job);
 	if (in->svg || in->trace || in->html) {
 		FO_TRY(fo_plan_timeline_of(&timeline, &p.job.layout, &p.step));
@@ -365,7 +382,7 @@ const struct fo_command fo_cmd_predict_cluster = {
 	.summary = "step time, MFU and memory of a job on any cluster, from its configuration",
 	.text = "Predicts the step of a training job on devices that nobody measured here: seconds by part, exposed "
 		"communication by axis, MFU, memory of the fullest device, each with the interval that holds 80 % of "
-		"published runs, what the answer rests on, and the three terms that move it most.\n\n"
+		"the runs of known publishers, what the answer rests on, and the three terms that move it most.\n\n"
 		"The job is a configuration that 'flatout audit' reads, or a model with options. --cluster anywhere "
 		"behind 'predict' chooses this command.\n\n"
 		"  flatout predict run.yaml --cluster 16xHGX-H100\n"

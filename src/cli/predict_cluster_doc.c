@@ -122,6 +122,14 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 	if (j->job.type != FO_PREDICT_BF16)
 		fo_doc_line(d, "beside", "%s mfu_causal of the bf16 peak", mfu_text(d, p, p->step.mfu_bf16_causal));
 	say_memory(d, p);
+	if (over(p, p->step.mfu).high > 1)
+		fo_doc_line(d, "above 100 %",
+			    "mfu counts the scores that a causal mask leaves out; mfu_causal does not, "
+			    "and cannot pass the peak");
+	if (p->sure.bounded)
+		fo_doc_line(d, "bounded",
+			    "the fast end of the interval: no step is faster than all its work at the dense "
+			    "peak, 100 %% mfu_causal");
 	if (p->sure.flag)
 		fo_doc_verdict(d, FO_DOC_BAD, "doubt", "%s", p->sure.flag);
 	if (p->asked->cluster.nodes > 1 && p->asked->cluster.net_assumed && !fo_range_known(p->asked->given.net_gb_s))
@@ -204,7 +212,9 @@ static void say_sure(struct fo_doc *d, const struct fo_cli_predicted *p)
 		const char *value = p->sure.rest[i].value ? fo_doc_printf(d, ", %.3g", p->sure.rest[i].value) : "";
 		fo_doc_item(d, "%s: %s%s", fo_predict_ground_name[p->sure.rest[i].ground], p->sure.rest[i].what, value);
 	}
-	fo_doc_para(d, "Intervals hold 80 %% of published runs. No figure here was measured on these machines.");
+	fo_doc_para(d, "Intervals hold 80 %% of published runs of publishers that the constants are fitted to; of a "
+		       "publisher that they are not, down to 28 %% (docs/accuracy.md). No figure here was measured on "
+		       "these machines.");
 }
 
 void fo_cli_predicted_doc(struct fo_doc *d, const struct fo_cli_predicted *p)

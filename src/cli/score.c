@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct score {
 	const char *out, *devices_file, *json;
@@ -79,7 +80,39 @@ static void more(struct fo_doc *d, const struct fo_score_sum *s)
 		   percent(d, s->memory_pooled));
 }
 
-static void say(struct fo_doc *d, const struct fo_score *s, const char *path)
+static const char *reason(const struct fo_score_row *r)
+{
+	const char *why = r->out ? r->out : r->refused;
+	return why ? why : "not predicted";
+}
+
+/* Rows that were left out, by reason; a reason of few rows names them. */
+static void say_left(struct fo_doc *d, const struct fo_score_table *t)
+{
+	enum { NAMED = 3 };
+	int left = 0;
+	for (int i = 0; i < t->rows; i++)
+		left += !t->row[i].covered;
+	if (!left)
+		return;
+	fo_doc_para(d, "%d of %d rows were left out (--out writes why, row by row):", left, t->rows);
+	for (int i = 0; i < t->rows; i++) {
+		const char *why = reason(&t->row[i]);
+		int before = 0, all = 0;
+		for (int k = 0; !t->row[i].covered && k < t->rows; k++)
+			if (!t->row[k].covered && !strcmp(reason(&t->row[k]), why))
+				before += k < i, all++;
+		if (!all || before)
+			continue;
+		const char *lines = "";
+		for (int k = i; all <= NAMED && k < t->rows; k++)
+			if (!t->row[k].covered && !strcmp(reason(&t->row[k]), why))
+				lines = fo_doc_printf(d, "%s%s%d", lines, *lines ? ", " : ": line ", t->row[k].line);
+		fo_doc_item(d, "%d: %s%s", all, why, lines);
+	}
+}
+
+static void say(struct fo_doc *d, const struct fo_score *s, const struct fo_score_table *t, const char *path)
 {
 	fo_doc_title(d, "Predictions of %s", path);
 	fo_doc_table(d, FO_DRAW_FITTED, "Tokens/s, predicted by a fit without any row of the same model, in %",
@@ -96,6 +129,7 @@ static void say(struct fo_doc *d, const struct fo_score *s, const char *path)
 	for (int i = 0; i < s->groups; i++)
 		more(d, &s->group[i]);
 	more(d, &s->moe);
+	say_left(d, t);
 	fo_doc_para(
 		d,
 		"guess: a constant MFU for each GPU and number type, the median of other models. in 80 %%: rows inside "
@@ -153,7 +187,7 @@ static fo_status run(const struct fo_cli_call *call)
 	if (st == FO_OK && call->json)
 		write_json(s, call->json);
 	else if (st == FO_OK) {
-		say(call->doc, s, call->argv[1]);
+		say(call->doc, s, &table, call->argv[1]);
 		if (in->constants)
 			say_constants(call->doc, s);
 	}

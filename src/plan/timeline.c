@@ -39,12 +39,13 @@ static struct times times_of(const struct fo_predict_layout *l, const struct fo_
 	       memory = part(s, FO_PREDICT_MEMORY);
 	double forward = matmul * FORWARD_MATMUL + attention * FORWARD_ATTENTION + memory * FORWARD_MEMORY;
 	double all = matmul + attention + memory + part(s, FO_PREDICT_RECOMPUTE) + part(s, FO_PREDICT_HOST);
-	double gathered = l->zero >= 3 ? GATHERED : 0;
+	double gathered = l->zero >= 3 ? GATHERED : 0,
+	       head = part(s, FO_PREDICT_LOSS) * fmax(1, l->pp); /* of one stage */
 	return (struct times){
 		.forward = forward / slots,
 		.backward = (all - forward) / slots,
-		.head_forward = part(s, FO_PREDICT_LOSS) * FORWARD_MATMUL / m,
-		.head_backward = part(s, FO_PREDICT_LOSS) * (1 - FORWARD_MATMUL) / m,
+		.head_forward = head * FORWARD_MATMUL / m,
+		.head_backward = head * (1 - FORWARD_MATMUL) / m,
 		.call = { part(s, FO_PREDICT_TENSOR) / (2 * slots), part(s, FO_PREDICT_CONTEXT) / (2 * slots),
 			  part(s, FO_PREDICT_EXPERT) / (2 * slots) },
 		.hop = part(s, FO_PREDICT_SENDS) / (2 * slots),
@@ -65,6 +66,7 @@ struct making {
 	int32_t stage;
 	uint8_t tensor, context, expert, data, stages; /* groups */
 	uint8_t inside, between;                       /* links */
+	double layers;                                 /* of this stage over the mean stage's */
 	int32_t last;                                  /* the newest operation that others wait for; -1: none */
 };
 
@@ -122,7 +124,8 @@ static void slot(struct making *k, struct fo_pp_slot s)
 	struct fo_pp_peer from, to;
 	bool forward = s.work == FO_PP_FORWARD, apart = s.work == FO_PP_INPUT || s.work == FO_PP_WEIGHT;
 	bool head = fo_pp_position(&k->shape, k->stage, s.chunk) == fo_pp_parts(&k->shape) - 1;
-	double seconds = forward ? t->forward + head * t->head_forward : t->backward + head * t->head_backward;
+	double seconds = forward ? k->layers * t->forward + head * t->head_forward
+				 : k->layers * t->backward + head * t->head_backward;
 	int32_t got = -1;
 	if (fo_pp_needs(&k->shape, k->stage, s, &from) && from.stage != k->stage)
 		got = meets(k, lane[forward][0], false, forward ? -1 : 1);
@@ -130,9 +133,9 @@ static void slot(struct making *k, struct fo_pp_slot s)
 	if (got >= 0)
 		fo_fleet_need(k->role, got);
 	if (s.work != FO_PP_WEIGHT) {
-		calls(k, FO_PLAN_TENSOR, FO_LANE_TP, k->tensor, k->inside, t->call[0]);
-		calls(k, FO_PLAN_CONTEXT, FO_LANE_CP, k->context, k->inside, t->call[1]);
-		calls(k, FO_PLAN_EXPERT, FO_LANE_TP, k->expert, k->between, t->call[2]);
+		calls(k, FO_PLAN_TENSOR, FO_LANE_TP, k->tensor, k->inside, k->layers * t->call[0]);
+		calls(k, FO_PLAN_CONTEXT, FO_LANE_CP, k->context, k->inside, k->layers * t->call[1]);
+		calls(k, FO_PLAN_EXPERT, FO_LANE_TP, k->expert, k->between, k->layers * t->call[2]);
 	}
 	if (fo_pp_feeds(&k->shape, k->stage, s, &to) && to.stage != k->stage) {
 		meets(k, lane[forward][1], true, forward ? 1 : -1);
@@ -206,8 +209,10 @@ fo_status fo_plan_timeline_of(struct fo_plan_timeline *out, const struct fo_pred
 	FO_TRY(fo_pp_legal(&k.shape));
 	axes(&k, l, s);
 	struct fo_pp_slot *order = fo_xmalloc((size_t)fo_pp_slots_most(&k.shape) * sizeof *order);
-	for (int32_t i = 0; i < k.shape.stages; i++)
+	for (int32_t i = 0; i < k.shape.stages; i++) {
+		k.layers = s->most > 0 ? (i < s->full ? s->most : s->fewest) : 1;
 		stage(&k, i, order);
+	}
 	free(order);
 	fo_status st = fo_fleet_simulate(&out->run, &out->fleet);
 	if (st != FO_OK)

@@ -12,6 +12,8 @@
 #define EXPERTS 0.25
 /* A fit leaves about half of a constant's prior spread. */
 #define AFTER_FIT 0.5
+/* Guess: of log bytes of all but weights, gradients and states; formulas of activations miss by less. */
+#define MOST_OTHER 0.35
 #define Z80 1.2816 /* 80 % of a normal distribution are within */
 
 struct effect {
@@ -56,20 +58,19 @@ static void ranges(const struct fo_predict_step *s, const double *variance, doub
 		   struct fo_predict_certainty *out)
 {
 	double states = s->memory[FO_PREDICT_WEIGHTS] + s->memory[FO_PREDICT_GRADIENTS] + s->memory[FO_PREDICT_STATES];
-	double other = s->bytes - states, low = 0, high = 1;
+	double other = s->bytes - states;
 	for (int i = 0; i < FO_PREDICT_PARTS; i++) {
 		double mid = s->part[i], own = mid > 0 ? sqrt(variance[i]) / mid : 0,
 		       f = exp(Z80 * sqrt(own * own + common));
 		out->part[i] = (struct fo_range){ mid / f, mid * f };
 	}
-	if (other > 0) {
-		low = fmax(0, 1 - (s->bytes - out->bytes.low) / other);
-		high = 1 + (out->bytes.high - s->bytes) / other;
-	}
+	/* States are counted exactly: what the sum is off by is of the other parts, which are never off by so much. */
+	double spread = other > 0 ? exp(Z80 * fmin(MOST_OTHER, s->memory_sd * s->bytes / other)) : 1;
+	out->bytes.low = fmax(out->bytes.low, states + other / spread);
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++) {
 		bool state = i == FO_PREDICT_WEIGHTS || i == FO_PREDICT_GRADIENTS || i == FO_PREDICT_STATES;
 		out->memory[i] = state ? fo_range(s->memory[i])
-				       : fo_range_scaled(s->memory[i], (struct fo_range){ low, high });
+				       : fo_range_scaled(s->memory[i], (struct fo_range){ 1 / spread, spread });
 	}
 }
 
@@ -122,6 +123,12 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 	out->seconds = (struct fo_range){ s->seconds / f, s->seconds * f };
 	out->tokens_s = (struct fo_range){ s->tokens_s / f, s->tokens_s * f };
 	out->bytes = (struct fo_range){ s->bytes / g, s->bytes * g };
+	double fastest = s->mfu_causal * s->seconds; /* every useful FLOP at the dense peak */
+	if (!b->job.lora && out->seconds.low < fastest && fastest < s->seconds) {
+		out->seconds.low = fastest;
+		out->tokens_s.high = s->tokens_s * s->seconds / fastest;
+		out->bounded = true;
+	}
 	ranges(s, part, common, out);
 	rest(out, d->sustained > 0 ? FO_PREDICT_MEASURED : FO_PREDICT_CATALOGUE, "the device's peaks and memory rate",
 	     d->peak[b->job.type], d->name);

@@ -86,15 +86,15 @@ static void states(const struct fo_predict_base *b, const struct fo_predict_layo
 	double dense = (per * b->layer_params + (w->pp > 1 ? 1 : 2 - m->tied) * m->vocab * m->hidden) / t;
 	/* The fullest stage has the layers with experts. */
 	double full = w->moe ? least(per, m->moe_layers) * m->layers / m->moe_layers : per;
-	double routed = full * b->ffn_params / w->ep, held = most(1, w->dp * w->cp * w->tp / w->ep);
+	double routed = full * b->ffn_params / w->ep, held = most(1, w->shard * w->tp / w->ep);
 	double params[2] = { dense, routed }, ranks[2] = { w->shard, w->moe ? held : 1 };
 	if (!w->moe)
 		params[0] += routed * w->ep / t, params[1] = 0;
 	for (int i = 0; i < 2; i++) {
 		double weight = k->whole, gradient = k->of.gradient, state = k->of.state;
-		if (l->zero >= 3 && i == 0) {
-			weight = k->of.weight / ranks[0];
-			gradient = k->sharded_gradient / ranks[0], state = k->of.state / ranks[0];
+		if (l->zero >= 3) {
+			weight = k->of.weight / ranks[i];
+			gradient = k->sharded_gradient / ranks[i], state = k->of.state / ranks[i];
 		} else if (l->zero >= 1)
 			state /= ranks[i];
 		if (l->zero == 2)
@@ -104,7 +104,8 @@ static void states(const struct fo_predict_base *b, const struct fo_predict_layo
 		part[FO_PREDICT_STATES] += params[i] * state;
 	}
 	double one = (b->layer_params + (w->moe ? 0 : b->ffn_params)) / t;
-	part[FO_PREDICT_BUFFERS] = l->zero >= 3 ? 6 * one : 0;
+	double gathered = one + (w->moe ? b->ffn_params * m->layers / m->moe_layers / w->ep : 0);
+	part[FO_PREDICT_BUFFERS] = l->zero >= 3 ? 6 * gathered : 0;
 	/* Transformer Engine keeps one bf16 copy of a layer's weights for gradients that it adds to sums. */
 	if (fo_predict_habits_of(b->job.style) == FO_MLM)
 		part[FO_PREDICT_BUFFERS] += 2 * one + (w->moe ? 2 * m->matrices * m->hidden * m->expert_ffn : 0);

@@ -179,10 +179,12 @@ extern const char *const fo_predict_memory_name[FO_PREDICT_MEMORIES];
 struct fo_predict_step {
 	const char *wrong; /* why there is no answer, one sentence, static; NULL */
 	double dp, micro_batches;
-	double seconds, part[FO_PREDICT_PARTS]; /* of one step; parts sum to it */
-	double tokens_s;                        /* of one device */
-	double mfu, mfu_causal;                 /* of the dense peak of the job's type; all scores, the causal half */
-	double mfu_bf16_causal;                 /* of the bf16 peak */
+	double seconds;
+	double part[FO_PREDICT_PARTS]; /* sum to the step; means over devices, of which the bubble has what they wait */
+	double fewest, most, full;     /* layers of pipeline stages over the mean stage's; stages that have most */
+	double tokens_s;               /* of one device */
+	double mfu, mfu_causal;        /* of the dense peak of the job's type; all scores, the causal half */
+	double mfu_bf16_causal;        /* of the bf16 peak */
 	double bytes, memory[FO_PREDICT_MEMORIES]; /* of the fullest device */
 	double memory_sd;                          /* of log bytes */
 };
@@ -225,6 +227,7 @@ struct fo_predict_certainty {
 		double seconds;   /* that its own 80 % interval moves the step, one way */
 	} term[FO_PREDICT_TERMS]; /* those that move it most, largest first */
 	int terms;
+	bool bounded;     /* the fast end is where all useful FLOP are done at the dense peak */
 	const char *flag; /* why to distrust it: above the best published MFU of its class, ...; NULL */
 };
 /* About fifty points. */

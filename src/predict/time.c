@@ -230,14 +230,28 @@ static double exchange_s(const struct now *n, const struct layer *y)
 	       most(0, (1 - share) * gather - before);
 }
 
-static double bubble_s(const struct now *n, const struct layer *y, double stage, double sends)
+/* Seconds of a micro-batch on pipeline stages: the mean one and the slowest one, which paces the others. Where stages
+ * do not divide the layers, the last ones, of which one has the head, have one layer less. */
+struct stages {
+	double mean, slowest, fewest, full; /* layers of a stage that is not full; stages with one more */
+};
+static struct stages stages_of(const struct fo_predict_work *w, double layer, double head)
+{
+	double per = w->layers / w->pp, fewest = (double)(int64_t)per, full = w->layers - fewest * w->pp;
+	struct stages s = { .mean = per * layer + head / w->pp, .fewest = fewest, .full = full };
+	s.slowest = most(full > 0 ? (fewest + 1) * layer : 0, fewest * layer + head);
+	return s;
+}
+
+/* While a pipeline fills and drains, a stage waits for what the others take: all but the slowest one pass once. */
+static double bubble_s(const struct now *n, const struct layer *y, double others, double sends)
 {
 	const struct fo_predict_work *w = n->w;
 	if (w->pp <= 1)
 		return 0;
-	double idle = (w->pp - 1) / w->chunks * (stage + sends);
+	double idle = (others + (w->pp - 1) * sends) / w->chunks;
 	if (w->schedule == FO_PREDICT_ZERO_BUBBLE) /* ZB1P: forward, backward of inputs, less that of weights */
-		idle = (w->pp - 1) * most(0, stage - 2 * w->layers / w->pp * y->products.pass[FO_PREDICT_WEIGHT]);
+		idle = most(0, others - (w->pp - 1) * 2 * w->layers / w->pp * y->products.pass[FO_PREDICT_WEIGHT]);
 	return idle * n->x[FO_X_BUBBLE];
 }
 
@@ -279,27 +293,28 @@ void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo
 	head += w->logits * w->logit_bytes * x[FO_X_LOGIT] / n.memory;
 	double layer = y.pass[0] + y.pass[1] + y.again + y.data[0] + y.data[1];
 	double slow = x[FO_X_STRAGGLE] * sqrt(2 * log(most(1, w->devices)));
-	double stage = per * layer * (1 + slow), all = head * (1 + slow), slowest = stage + all, send = 0;
+	double send = 0;
+	struct stages stages = stages_of(w, layer, head);
 	if (w->pp > 1) {
-		double whole = (double)(int64_t)per == per ? per : (double)(int64_t)per + 1;
-		if (whole != per) /* the head's stage has fewer layers */
-			slowest = most(whole * layer * (1 + slow), stage + all / w->pp);
 		double rate = w->pp_inside ? n.node : n.net;
 		send = 2 * w->chunks *
 		       (1e-6 * x[w->pp_inside ? FO_X_NODE_START : FO_X_NET_START] + w->send_bytes / rate);
 	}
+	double others = (w->pp * stages.mean - stages.slowest) * (1 + slow);
 	add_layers(&y, m * per, part);
-	part[FO_PREDICT_LOSS] = m * head;
+	part[FO_PREDICT_LOSS] = m * head / w->pp;
 	part[FO_PREDICT_SENDS] = m * send * x[FO_X_PP];
-	part[FO_PREDICT_BUBBLE] = bubble_s(&n, &y, stage, send) + m * (slowest - stage - all);
+	part[FO_PREDICT_BUBBLE] = bubble_s(&n, &y, others, send) + m * most(0, stages.slowest - stages.mean);
 	part[FO_PREDICT_DATA] += exchange_s(&n, &y);
 	part[FO_PREDICT_OPTIMIZER] = w->trains ? w->optimizer_bytes * x[FO_X_UPDATE] / n.memory : 0;
-	part[FO_PREDICT_REST] = x[FO_X_STEP] * 1e-3 + m * slow * (per * layer + head);
+	part[FO_PREDICT_REST] = x[FO_X_STEP] * 1e-3 + m * slow * stages.slowest;
 	double total = 0;
 	for (int i = 0; i < FO_PREDICT_PARTS; i++)
 		total += part[i] /= w->habit;
 	out->seconds = total;
 	out->dp = w->dp, out->micro_batches = m;
+	out->fewest = stages.fewest / per, out->most = (stages.fewest + (stages.full > 0)) / per,
+	out->full = stages.full;
 }
 
 bool fo_predict_reads(const struct fo_predict_work *w, int c)

@@ -298,6 +298,9 @@ static void measured(struct reader *r)
 	x->bytes = number(r, "peak_mem_gib") * 1073741824.;
 }
 
+/* GeForce and RTX boost above their data sheets. */
+#define ABOVE_PEAK 1.1
+
 /* Anything of a row that no prediction can do without. */
 static void refuse(struct reader *r)
 {
@@ -313,6 +316,10 @@ static void refuse(struct reader *r)
 		return;
 	fo_predict_work_of(&b, &x->layout, &w);
 	x->refused = w.wrong;
+	if (!w.wrong && !x->job.lora && x->tokens_s * b.flops_causal > x->job.machine.peak[x->job.type] * ABOVE_PEAK) {
+		x->out = "its tokens/s need more than the device's dense peak";
+		x->scope = false;
+	}
 }
 
 /* DeepSpeed keeps gradients in 16 bits, or their fp32 sums beside. */
@@ -328,7 +335,8 @@ static void published(struct reader *r)
 {
 	struct fo_score_row *x = r->row;
 	struct fo_arena *a = &r->t->arena;
-	x->group = fo_arena_strdup(a, text(r, "source_group"));
+	const char *group = text(r, "source_group");
+	x->group = fo_arena_strdup(a, *group ? group : "unnamed");
 	x->model = fo_arena_strdup(a, text(r, "model"));
 	x->family = fo_score_family(a, x->model);
 	x->gpu = fo_arena_strdup(a, text(r, "gpu"));

@@ -336,6 +336,17 @@ static int by_rows(const void *a, const void *b)
 	return y->rows != x->rows ? y->rows - x->rows : strcmp(x->name, y->name);
 }
 
+static fo_status none_left(const struct fo_score_table *t)
+{
+	for (int i = 0; i < t->rows; i++) {
+		const char *why = t->row[i].out ? t->row[i].out : t->row[i].refused;
+		if (why)
+			return fo_fail(FO_EARG, "no row of the table can be predicted; line %d: %s", t->row[i].line,
+				       why);
+	}
+	return fo_fail(FO_EARG, "no row of the table can be predicted");
+}
+
 fo_status fo_score_of(struct fo_score_table *t, struct fo_score_table *facts, const struct fo_score_options *o,
 		      struct fo_score *out)
 {
@@ -384,5 +395,5 @@ fo_status fo_score_of(struct fo_score_table *t, struct fo_score_table *facts, co
 	}
 	bool none = s->own == 0;
 	free(s->strange), free(s->error), free(s->family), free(s->row), free(s->c), free(s);
-	return none ? fo_fail(FO_EARG, "no row of the table can be predicted") : FO_OK;
+	return none ? none_left(t) : FO_OK;
 }

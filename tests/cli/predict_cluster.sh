@@ -136,4 +136,20 @@ run 1 predict --model llama-3.1-405b --seq 8192 --global-batch 512 --cluster 1xH
 flat "does not fit on these devices"
 flat "devices with full recomputation"
 
+# Uneven stages: no part is negative, the parts are the step, and the simulation agrees.
+run 0 predict --model llama-3.1-405b --cluster 128xHGX-H100 --seq 8192 --framework megatron --global-batch 2048 --tp 4 --cp 4 --pp 32 --micro-batch 1 --zero 1 --svg uneven.svg --json=uneven
+holds 'all(v >= 0 for v in d["parts_seconds"].values())' uneven
+holds 'abs(sum(d["parts_seconds"].values()) / d["step_seconds"]["mid"] - 1) < 1e-6' uneven
+holds 'abs(d["simulated_seconds"] / d["step_seconds"]["mid"] - 1) < 0.02' uneven
+# An interval above the device's memory is a job that does not fit, and none has a low end near nothing.
+run 1 predict --model deepseek-v3 --seq 4096 --global-batch 1024 --micro-batch 4 --framework torchtitan --cluster 32xHGX-H100 --json=large
+holds 'd["fit"] == "does not fit" and d["memory_bytes"]["low"] > d["usable_bytes"]' large
+holds 'all(v["low"] >= 0.5 * v["mid"] for v in d["memory_intervals_bytes"].values())' uneven
+
+# A device without the number type, and power limits that it does not have.
+eight="--model llama-3.1-8b --seq 8192 --global-batch 64"
+run 3 predict $eight --cluster 8xV100-SXM2-32GB
+grep -qF -e "no dense bf16 peak of V100" err || wrong "$(cat err)"
+for watts in 50 5000; do refused "leave it out" $eight --cluster 1xHGX-H100 --power-limit $watts; done
+
 finish

@@ -37,5 +37,12 @@ expect 0 "vtrain" score "$tmp/vtrain.csv"
 printf 'case,real_ms,simumax_ms,real_alloc_gib,simumax_alloc_gib\nllama3_70b_l12_tp1_pp2_dp4_mbc4_cef,843.00,828.76,66.55,66.44\n' >"$tmp/simumax.csv"
 expect 0 "simumax" score "$tmp/simumax.csv"
 
+# A rate above the device's peak is left out by its line, and counted; a publisher without a name has one.
+printf 'model,gpu,gpus,seq_len,tokens_per_s_per_gpu\nllama3-8b,H100,8,8192,99999999\nllama3-8b,H100,8,8192,13000\n' >"$tmp/peak.csv"
+expect 0 "more than the device's dense peak: line 2" score "$tmp/peak.csv" --fit=no
+grep -q '1 of 2 rows were left out' "$tmp/out" || wrong "rows that were dropped are not counted"
+grep -q 'unnamed' "$tmp/out" || wrong "a publisher has no name"
+head -n 2 "$tmp/peak.csv" >"$tmp/above.csv"
+expect 2 "line 2: its tokens/s need more than" score "$tmp/above.csv" --fit=no
 
 exit $failed

@@ -128,10 +128,12 @@ static void test_parts(void **state)
 	near(s.tokens_s, 512. * 8192 / s.seconds / 512, 1e-12);
 	/* 1F1B idles (p - 1) / m of a stage's work, interleaving a chunk's share of it; the constant is near 1. */
 	l.chunks = 1;
-	double one = point(&j, l).part[FO_PREDICT_BUBBLE], five = s.part[FO_PREDICT_BUBBLE];
+	/* Stages wait for the one with the head beside that. */
+	double head = (l.pp - 1) * s.part[FO_PREDICT_LOSS];
+	double one = point(&j, l).part[FO_PREDICT_BUBBLE] - head, five = s.part[FO_PREDICT_BUBBLE] - head;
 	assert_true(one / five > 4.5 && one / five < 5.2);
 	l.schedule = FO_PREDICT_ZERO_BUBBLE;
-	assert_true(point(&j, l).part[FO_PREDICT_BUBBLE] < .6 * one);
+	assert_true(point(&j, l).part[FO_PREDICT_BUBBLE] - head < .6 * one);
 	/* Whole recomputation costs a forward: a third to a half of what forward and backward take. */
 	l.recompute = 1;
 	double again = point(&j, l).part[FO_PREDICT_RECOMPUTE] /
@@ -161,6 +163,63 @@ static void test_directions(void **state)
 	base = point(&j, l).part[FO_PREDICT_MATMUL];
 	fo_predict_power_limit(&j.machine, 700);
 	near(point(&j, l).part[FO_PREDICT_MATMUL] / base, 1000 / 700., .05);
+}
+
+/* ZeRO 3 shards experts over the ranks that share them: DeepSeek V3's 671 billion weights of 18 bytes over 256 ranks,
+ * whether expert parallelism divides them first or not. */
+static void test_memory_experts(void **state)
+{
+	(void)state;
+	struct fo_predict_job j = job_of("deepseek-v3", "h100", FO_PREDICT_STYLE_EAGER);
+	for (double ep = 1; ep <= 64; ep *= 8) {
+		struct fo_predict_step s = point(
+			&j, (struct fo_predict_layout){
+				    .devices = 256, .zero = 3, .ep = ep, .micro_batch = 1, .global_batch = 256 });
+		assert_null(s.wrong);
+		near(s.memory[FO_PREDICT_WEIGHTS] + s.memory[FO_PREDICT_GRADIENTS] + s.memory[FO_PREDICT_STATES],
+		     18 * fo_predict_params(&j.model) / 256, .01);
+	}
+}
+
+/* An interval of a device's memory is no less than what is counted exactly, and no part of it is near nothing. */
+static void test_memory_interval(void **state)
+{
+	(void)state;
+	static struct fo_predict_base b;
+	struct fo_predict_job j = job_of("llama-3.1-70b", "h100", FO_PREDICT_STYLE_EAGER);
+	struct fo_predict_layout l = { .devices = 8, .micro_batch = 1, .global_batch = 8, .recompute = 1 };
+	struct fo_predict_step s;
+	struct fo_predict_certainty c;
+	assert_null(fo_predict_prepare(&j, &b));
+	fo_predict_point(&b, &l, &s);
+	fo_predict_certainty_of(&b, &l, &s, &c);
+	assert_true(c.bytes.low >=
+		    s.memory[FO_PREDICT_WEIGHTS] + s.memory[FO_PREDICT_GRADIENTS] + s.memory[FO_PREDICT_STATES]);
+	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
+		assert_true(c.memory[i].low >= .5 * s.memory[i] && c.memory[i].high <= 2 * s.memory[i]);
+}
+
+/* No step is faster than its work at the dense peak. */
+static void test_bounded(void **state)
+{
+	(void)state;
+	static struct fo_predict_base b;
+	struct fo_predict_job j = job_of("deepseek-v3", "h100", FO_PREDICT_STYLE_MLM);
+	struct fo_predict_layout l = { .devices = 64, .ep = 8, .micro_batch = 1, .global_batch = 512 };
+	int bounded = 0;
+	j.machine.sustained = .95;
+	for (int type = 0; type < FO_PREDICT_TYPES; type++) {
+		struct fo_predict_step s;
+		struct fo_predict_certainty c;
+		j.type = (enum fo_predict_type)type;
+		if (fo_predict_prepare(&j, &b))
+			continue;
+		fo_predict_point(&b, &l, &s);
+		fo_predict_certainty_of(&b, &l, &s, &c);
+		assert_true(s.mfu_causal * s.seconds / c.seconds.low <= 1 + 1e-12);
+		bounded += c.bounded;
+	}
+	assert_true(bounded > 0);
 }
 
 static void test_certainty(void **state)
@@ -233,7 +292,9 @@ int main(void)
 		cmocka_unit_test(test_counts),          cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_memory_measured), cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_directions),      cmocka_unit_test(test_certainty),
-		cmocka_unit_test(test_refusals),        cmocka_unit_test(test_styles),
+		cmocka_unit_test(test_memory_experts),  cmocka_unit_test(test_memory_interval),
+		cmocka_unit_test(test_bounded),         cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_styles),
 	};
 	return cmocka_run_group_tests(tests, load, unload);
 }
