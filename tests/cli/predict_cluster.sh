@@ -65,7 +65,7 @@ of_run() { # ROWS MESH-AND-PASSES
 }
 for kind in gpipe 1f1b interleaved zb-h1 zb-h2; do
 	of_run 2 "  pp: 4\n  shard: 2\npass:\n  pp: $kind\n"
-	run 0 predict own.yaml --cluster 1xHGX-H100 --json=own
+	run '0|1' predict own.yaml --cluster 1xHGX-H100 --json=own # 1: GPipe keeps more than fits
 	holds 'd["layout"]["pp"] == 4 and d["layout"]["dp"] == 2 and d["layout"]["zero"] == 3 and d["layout"]["global_batch"] == 128' own
 done
 run 0 plan own.yaml --cluster 1xHGX-H100
