@@ -62,19 +62,17 @@ static fo_status run_steps(struct what_if *w)
 	double old[FO_REPLAY_STEPS], changed[FO_REPLAY_STEPS];
 	const int last = w->run.steps - 1;
 	for (int k = 0; k <= last; k++) {
-		struct fo_replay_step s;
-		FO_TRY(fo_replay_step(&s, &w->run, k, NULL));
-		old[k] = s.run.step_s;
-		if (k == last)
-			w->before = s;
-		else
-			fo_replay_step_fini(&s);
-		FO_TRY(fo_replay_step(&s, &w->run, k, &w->change));
-		changed[k] = s.run.step_s;
-		if (k == last)
-			w->after = s;
-		else
-			fo_replay_step_fini(&s);
+		/* The newest step's are kept, where they are made: a step has pointers into itself. */
+		struct fo_replay_step older, *before = k == last ? &w->before : &older,
+					     *after = k == last ? &w->after : &older;
+		FO_TRY(fo_replay_step(before, &w->run, k, NULL));
+		old[k] = before->run.step_s;
+		if (k < last)
+			fo_replay_step_fini(&older);
+		FO_TRY(fo_replay_step(after, &w->run, k, &w->change));
+		changed[k] = after->run.step_s;
+		if (k < last)
+			fo_replay_step_fini(&older);
 	}
 	w->least_s = fo_stats_quantile(changed, (size_t)last + 1, 0);
 	w->most_s = fo_stats_quantile(changed, (size_t)last + 1, 1);
