@@ -76,6 +76,10 @@ general "$tmp"/cache/machine-*.json >"$tmp/after"
 # Bit for bit: memory, products in general and the executor were not measured again.
 [ -z "$(comm -23 "$tmp/before" "$tmp/after")" ] || { printf 'FAILED: a run replaced what is not its own\n'; failed=1; }
 # A profile that lacks memory gets it all the same: a prediction needs it.
+for _ in 1 2 3 4 5 6; do # a busy machine may have no time for a matmul: what is there is kept
+	"$FLATOUT_BIN" calibrate "$tmp/run.yaml" --seconds 4 --out "$tmp/fresh.json" >/dev/null 2>&1 </dev/null
+	! grep -q '"matmul' "$tmp/fresh.json" || break
+done
 expect 0 '"kind":"copy"' calibrate "$tmp/run.yaml" --seconds 4 --out "$tmp/fresh.json" --json
 expect 0 '"kind":"overhead"' calibrate --show "$tmp/fresh.json" --json
 expect 0 '"exact": 1,' predict "$tmp/run.yaml" --json
