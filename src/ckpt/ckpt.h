@@ -33,7 +33,7 @@ struct fo_st_tensor {
 	char name[96];
 	uint8_t dtype;
 	bool vector;
-	/* Of a checkpoint: where the file has none, or one of another shape, it is zeros. Its name begins with "state."
+	/* A checkpoint that lacks this tensor, or has one of another shape, gives zeros. The name begins with "state."
 	 */
 	bool optional;
 	/* The rectangle that is here, which may have no rows. With `whole` its rows are rows `row` and on of so many in

@@ -208,7 +208,8 @@ static void prepared(struct fo_plan_asked *a, const struct fo_predict_machine *m
 	(void)fo_predict_prepare(&job, &a->base); /* what could be prepared before still can */
 }
 
-/* What twice of each would give at least: the search again, in the axes of the divisions that are best now. */
+/* Doubles each resource in turn and searches again, in the axes of the divisions that are best now: the gain is at
+ * least that. */
 static void find_limits(struct fo_cli_planned *p)
 {
 	struct fo_plan *scratch = fo_xmalloc(sizeof *scratch);
@@ -358,7 +359,7 @@ const struct fo_command fo_cmd_plan = {
 		"      --global-tokens 16M --framework megatron\n"
 		"  flatout plan --model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 \\\n"
 		"      --global-batch 512 --fix tp=8\n\n"
-		"Of a configuration that is given, what to change, in the order of gain:\n\n"
+		"For a configuration that is given, it lists what to change, in the order of gain:\n\n"
 		"  flatout plan --torchtitan train.toml --cluster 2xHGX-B200\n",
 	.opts = rows,
 	.act = run,

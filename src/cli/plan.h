@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What twice of it would give. */
+/* The resources that are doubled to see which one limits. */
 enum { FO_CLI_LIMIT_MEMORY, FO_CLI_LIMIT_NET, FO_CLI_LIMIT_NODE, FO_CLI_LIMIT_BATCH, FO_CLI_LIMITS };
 
 struct fo_cli_planned {
@@ -23,7 +23,7 @@ struct fo_cli_planned {
 	int top;
 	bool assumed_framework; /* nobody named one */
 	bool cost;              /* what is best is the cheapest token */
-	/* Where a configuration was given: its own division, and the way from it. */
+	/* The division of a configuration that was given, and the changes from it. */
 	bool has_from;
 	struct fo_predict_layout from;
 	double from_seconds, compiled_seconds; /* as it is; compiled, NAN: it is or cannot be */

@@ -16,51 +16,33 @@ static double cost(const struct fo_plan_point *x) { return 1e6 / x->step.tokens_
 
 /* ---- words ---- */
 
-static const char *division(struct fo_doc *d, const struct fo_plan_point *x)
-{
-	const struct fo_predict_layout *l = &x->layout;
-	double ranks = x->step.dp * l->cp;
-	const char *t = fo_doc_printf(d, "dp %.15g", x->step.dp);
-	if (l->tp > 1)
-		t = fo_doc_printf(d, "%s tp %.15g%s", t, l->tp, l->sp ? "" : " (no sp)");
-	if (l->cp > 1)
-		t = fo_doc_printf(d, "%s cp %.15g", t, l->cp);
-	if (l->pp > 1)
-		t = fo_doc_printf(d, "%s pp %.15g", t, l->pp);
-	if (l->chunks > 1)
-		t = fo_doc_printf(d, "%s x %.15g chunks", t, l->chunks);
-	if (l->schedule == FO_PREDICT_ZERO_BUBBLE)
-		t = fo_doc_printf(d, "%s zero bubble", t);
-	if (l->ep > 1)
-		t = fo_doc_printf(d, "%s ep %.15g", t, l->ep);
-	if (ranks > 1)
-		t = fo_doc_printf(d, "%s ZeRO %.0f", t, l->zero);
-	if (l->shard > 0)
-		t = fo_doc_printf(d, "%s over %.15g", t, l->shard);
-	return t;
-}
+/* A division in words, and for a narrow table: "dp 2 tp 4 pp 8x5 Z1". */
+struct division_words {
+	const char *without_sp, *chunks, *chunks_end, *zero_bubble, *zero, *over;
+};
+static const struct division_words in_full = { " (no sp)", " x ", " chunks", " zero bubble", " ZeRO ", " over " },
+				   in_short = { "-", "x", "", " zb", " Z", "/" };
 
-/* The same for a narrow table: "2 tp 4 pp 8x5 Z1". */
-static const char *division_short(struct fo_doc *d, const struct fo_plan_point *x)
+static const char *division(struct fo_doc *d, const struct fo_plan_point *x, const struct division_words *w)
 {
 	const struct fo_predict_layout *l = &x->layout;
 	const char *t = fo_doc_printf(d, "dp %.15g", x->step.dp);
 	if (l->tp > 1)
-		t = fo_doc_printf(d, "%s tp %.15g%s", t, l->tp, l->sp ? "" : "-");
+		t = fo_doc_printf(d, "%s tp %.15g%s", t, l->tp, l->sp ? "" : w->without_sp);
 	if (l->cp > 1)
 		t = fo_doc_printf(d, "%s cp %.15g", t, l->cp);
 	if (l->pp > 1)
 		t = fo_doc_printf(d, "%s pp %.15g", t, l->pp);
 	if (l->chunks > 1)
-		t = fo_doc_printf(d, "%sx%.15g", t, l->chunks);
+		t = fo_doc_printf(d, "%s%s%.15g%s", t, w->chunks, l->chunks, w->chunks_end);
 	if (l->schedule == FO_PREDICT_ZERO_BUBBLE)
-		t = fo_doc_printf(d, "%s zb", t);
+		t = fo_doc_printf(d, "%s%s", t, w->zero_bubble);
 	if (l->ep > 1)
 		t = fo_doc_printf(d, "%s ep %.15g", t, l->ep);
 	if (x->step.dp * l->cp > 1)
-		t = fo_doc_printf(d, "%s Z%.0f", t, l->zero);
+		t = fo_doc_printf(d, "%s%s%.0f", t, w->zero, l->zero);
 	if (l->shard > 0)
-		t = fo_doc_printf(d, "%s/%.15g", t, l->shard);
+		t = fo_doc_printf(d, "%s%s%.15g", t, w->over, l->shard);
 	return t;
 }
 
@@ -149,7 +131,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 	fo_doc_line(d, "searched", "%lld legal divisions in %s: %lld fit in memory and were timed, %lld do not fit",
 		    (long long)p->plan.legal, fo_doc_num(d, p->plan.seconds, FO_DRAW_SECONDS), (long long)p->plan.timed,
 		    (long long)p->plan.too_large);
-	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, micro-batch %.15g, recomputation: %s", division(d, x),
+	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, micro-batch %.15g, recomputation: %s", division(d, x, &in_full),
 		       x->layout.micro_batch, again_text(x));
 	if (ties(p) > 1)
 		fo_doc_line(d, "ties",
@@ -194,7 +176,7 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 		mark = i == o->named ? "> " : mark;
 		double last = p->cost ? cost(x) : 100 * x->step.part[FO_PREDICT_BUBBLE] / x->step.seconds;
 		last = fabs(last) < 1e-6 ? 0 : last; /* a rounding error below zero */
-		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, division_short(d, x)),
+		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, division(d, x, &in_short)),
 			   fo_doc_printf(d, "%.15g", x->layout.micro_batch), fo_plan_again_short[x->again],
 			   fo_doc_num(d, x->step.seconds, FO_DRAW_SECONDS),
 			   fo_doc_printf(d, "%.1f", 100 * x->step.mfu_causal),
@@ -210,7 +192,8 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 	fo_doc_heading(d, "Why others lose to the fastest");
 	for (int i = 1; i < o->points; i++)
 		if (fo_cli_planned_shows(p, i))
-			fo_doc_item(d, "%s: %s", division(d, &o->point[i]), why(d, &o->point[0], &o->point[i]));
+			fo_doc_item(d, "%s: %s", division(d, &o->point[i], &in_full),
+				    why(d, &o->point[0], &o->point[i]));
 }
 
 /* "tensor parallelism 8 -> 1 and recomputation full -> none" */

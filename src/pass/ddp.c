@@ -56,6 +56,12 @@ struct ends {
 	int *last;      /* [buffer][layer]: the newest slot that adds to the instance; -1: none */
 };
 
+/* The layer of an operand of slot s; 0 where all layers share the tensor. */
+static int layer_of(const struct fo_program *p, int s, const struct fo_operand *a)
+{
+	return p->buf[a->buf].axes & FO_PER_LAYER ? p->slot[s].layer + a->dlayer : 0;
+}
+
 /* The newest slot that writes each buffer's instance before the optimizer: gradients, and what has no rows of tokens
  * and no micro-batches, which is the loss. */
 static void find_ends(const struct fo_program *p, struct ends *e)
@@ -68,7 +74,7 @@ static void find_ends(const struct fo_program *p, struct ends *e)
 		for (int i = 0; i < b->n; i++)
 			for (int k = 0; k < b->op[i].n; k++) {
 				const struct fo_operand *a = &b->op[i].arg[k];
-				int layer = p->buf[a->buf].axes & FO_PER_LAYER ? p->slot[s].layer + a->dlayer : 0;
+				int layer = layer_of(p, s, a);
 				if (a->access == FO_ACC)
 					e->last[a->buf * e->layers + layer] = s;
 			}
@@ -98,7 +104,7 @@ static void find_complete(const struct fo_program *p, const struct ends *e, int 
 	for (int i = 0; b->role != FO_ROLE_OPTIMIZER && i < b->n; i++)
 		for (int k = 0; k < b->op[i].n; k++) {
 			const struct fo_operand *a = &b->op[i].arg[k];
-			int layer = p->buf[a->buf].axes & FO_PER_LAYER ? p->slot[s].layer + a->dlayer : 0;
+			int layer = layer_of(p, s, a);
 			bool later = false;
 			for (int j = i + 1; j < b->n; j++)
 				for (int m = 0; m < b->op[j].n; m++)
@@ -202,7 +208,7 @@ static bool adds_again(const struct fo_program *p, const struct ends *e, int s)
 	for (int i = 0; i < b->n; i++)
 		for (int k = 0; k < b->op[i].n; k++) {
 			const struct fo_operand *a = &b->op[i].arg[k];
-			int layer = p->buf[a->buf].axes & FO_PER_LAYER ? p->slot[s].layer + a->dlayer : 0;
+			int layer = layer_of(p, s, a);
 			int last = is_summed(p, e, a) ? e->last[a->buf * e->layers + layer] : -1;
 			if (last >= 0 && last < s)
 				return true;

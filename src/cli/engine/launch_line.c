@@ -95,7 +95,7 @@ static fo_status bad_hosts(const struct fo_launch *l, const char *fmt, ...)
 		       "expected hosts, each with the ranks that it takes, or a file of hosts: --hosts=h1:2,h2:2");
 }
 
-/* Whether a host of the list before `at` has this name. */
+/* Does a host of the list before `at` have this name? */
 static bool came_before(const char *list, const char *at, size_t name)
 {
 	for (const char *e = list; e < at; e += strcspn(e, ",") + 1)
