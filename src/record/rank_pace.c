@@ -3,8 +3,8 @@
 
 #include "base/count.h"
 
-/* Short enough that the recent marks tell of the last minute. */
-#define APART_NS ((int64_t)(FO_SLOW_RANK_WINDOW_S * 1e9))
+/* Marks are as far apart as a window is long: near enough that the recent ones tell of the last minute. */
+#define APART_NS FO_SLOW_RANK_WINDOW_NS
 
 #define PUT(to, v) atomic_store_explicit(to, v, memory_order_relaxed)
 #define GET(from) atomic_load_explicit(from, memory_order_relaxed)

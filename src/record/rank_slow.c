@@ -7,7 +7,6 @@
 
 /* Of a window's steps that must be counted on every rank: metered steps are not. */
 #define COUNTED 0.9
-#define LEAST_NS ((int64_t)(FO_SLOW_RANK_WINDOW_S * 1e9))
 
 static const struct fo_rank_mark *marks_of(const struct fo_rank_seen *r, bool recent, int *n)
 {
@@ -55,7 +54,7 @@ void fo_ranks_slow(const struct fo_ranks_seen *s, bool recent, struct fo_slow_ra
 	const struct fo_rank_mark *m = s->ranks ? marks_of(&s->rank[0], recent, &n) : NULL;
 	double *own = fo_xmalloc(((size_t)s->ranks + 1) * MOST * sizeof *own), step[MOST];
 	for (int i = 0, at = -1; i < n; i++) {
-		if (!all_have(s, recent, m[i].step) || (at >= 0 && m[i].at_ns - m[at].at_ns < LEAST_NS))
+		if (!all_have(s, recent, m[i].step) || (at >= 0 && m[i].at_ns - m[at].at_ns < FO_SLOW_RANK_WINDOW_NS))
 			continue;
 		if (at >= 0 && window(s, recent, last, m[i].step, own + windows, MOST)) {
 			step[windows++] = (double)(m[i].at_ns - m[at].at_ns) * 1e-9 / (double)(m[i].step - last);

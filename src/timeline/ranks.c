@@ -393,7 +393,7 @@ static int join_steps(const struct steps *first, double *own, double *step, int 
 			continue;
 		begin_ns = taken == from ? at->begin_ns : begin_ns;
 		taken++;
-		if ((double)(at->end_ns - begin_ns) * 1e-9 < FO_SLOW_RANK_WINDOW_S)
+		if (at->end_ns - begin_ns < FO_SLOW_RANK_WINDOW_NS)
 			continue;
 		for (int r = 0; r <= ranks; r++) { /* the row behind the last rank's is the steps' own */
 			double *v = r < ranks ? own + r * n : step, sum = 0;

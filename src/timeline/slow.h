@@ -18,6 +18,7 @@
 /* A window is at least this long, s: the rhythm of control groups (a tenth of a second) and of time slices evens out in
  * it, and a burst of a neighbour does not fill several, as their independence wants. */
 #define FO_SLOW_RANK_WINDOW_S 0.5
+#define FO_SLOW_RANK_WINDOW_NS ((int64_t)(FO_SLOW_RANK_WINDOW_S * 1e9))
 
 struct fo_slow_rank {
 	bool known;          /* there are windows enough for an answer; else only `windows` and `needed` count */
