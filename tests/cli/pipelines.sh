@@ -56,8 +56,6 @@ says "one stage is no pipeline"
 says '^Bubble: *0.0 % of the step'
 
 refused 2 "schedule" program --schedule=2f2b
-refused 2 "pass.pp=zb-h1 is about stages of a pipeline" train --pass.pp=zb-h1
-refused 2 "pass.pp-chunks=2 is about stages of a pipeline" train --pass.pp-chunks=2
 refused 2 "schedule 1F1B has 1 chunk per stage, not 2" program --schedule=1f1b --chunks=2
 refused 2 "with 1 it is 1f1b" program --schedule=interleaved --chunks=1
 refused 2 "wants two micro-batches per stage, for 4 stages 8 or more, not 7" program --schedule=dualpipe-v --micro-batches=7
@@ -76,6 +74,8 @@ grep -q 'schedule GPipe' 1f1b.svg || wrong "the picture is the old one"
 
 # A run in two stages: report and diagnose draw what was measured.
 if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
+	refused 2 "pass.pp=zb-h1 is about stages of a pipeline" train --pass.pp=zb-h1
+	refused 2 "pass.pp-chunks=2 is about stages of a pipeline" train --pass.pp-chunks=2
 	make_text text
 	# shellcheck disable=SC2086 # words on purpose
 	run 0 train $tiny --model.layers=4 --train.micro-batches=4 --ranks=2 --mesh.pp=2 --pass.pp=interleaved --run.dir=two
