@@ -219,8 +219,8 @@ static void habits(struct asking *k)
 	bool torch = fo_job_style_of(job) == FO_JOB_STYLE_TORCH;
 	if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 1))
 		p->logit_bytes = 8;
-	else if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 0) && torch) /* also beside a model that is compiled */
-		p->logit_bytes = fo_predict_style[FO_PREDICT_STYLE_EAGER].logit_bytes;
+	else if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 0)) /* also beside a model that is compiled */
+		p->logit_bytes = fo_predict_style[torch ? FO_PREDICT_STYLE_EAGER : FO_PREDICT_STYLE_MEG22].logit_bytes;
 	if (fo_job_is(job, FO_JOB_OPTIMIZER_FUSED, 0))
 		p->optimizer_bytes = UPDATE_BY_STEPS;
 	/* PyTorch's ways hold one copy of the weights, which is the master. */
@@ -359,10 +359,10 @@ static fo_status check_ways(const struct asking *k)
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
 		if (fo_job_is(k->job, row[i].s, 1))
 			return fo_hint(fo_fail(FO_EUNSUPPORTED, "a step with %s is not predicted", row[i].what),
-				       "'flatout audit' estimates what offloading costs");
+				       "'flatout audit' says what memory it saves");
 	if (fo_job_recompute_of(k->job).offload)
 		return fo_hint(fo_fail(FO_EUNSUPPORTED, "a step with activations in host memory is not predicted"),
-			       "'flatout audit' estimates what offloading costs");
+			       "'flatout audit' says what memory it saves");
 	return FO_OK;
 }
 
@@ -405,7 +405,7 @@ static fo_status ask(struct asking *k, const struct fo_cluster *c)
 	if (isnan(s->tp * s->pp * s->cp * s->chunks))
 		return check_shape(k, c);
 	FO_TRY(check_division(k)); /* of a division that no model of this shape can have no number of devices helps */
-	if (!k->stated) /* a what-if gives what no option of the caller says */
+	if (!k->stated)            /* a what-if gives what no option of the caller says */
 		FO_TRY(check_given(k));
 	FO_TRY(check_shape(k, c));
 	FO_TRY(prepare(k, c, s->seq));

@@ -113,12 +113,12 @@ struct fo_predict_job {
 	double habit;           /* a publisher's factor on speed; 0: unseen, 1 */
 	double year;            /* of the framework's release, 2026.3; 0: not known */
 	/* What a configuration states; 0: as the style does. */
-	int attention;         /* 1 + enum fo_predict_attention */
-	double logit_bytes;    /* moved for one logit: 8 for a fused loss */
-	double gradient_bytes; /* of a gradient that is reduced */
-	double kept_gradient;  /* bytes of a gradient that is kept; -1: none are (the optimizer is in backward) */
-	double weight_bytes;   /* of a weight that is kept beside masters */
-	double state_bytes;    /* masters and moments of a weight */
+	int attention;          /* 1 + enum fo_predict_attention */
+	double logit_bytes;     /* moved for one logit: 8 for a fused loss */
+	double gradient_bytes;  /* of a gradient that is reduced */
+	double kept_gradient;   /* bytes of a gradient that is kept; -1: none are (the optimizer is in backward) */
+	double weight_bytes;    /* of a weight that is kept beside masters */
+	double state_bytes;     /* masters and moments of a weight */
 	double optimizer_bytes; /* moved for a weight's update: 80 where an optimizer is not fused */
 };
 
@@ -249,8 +249,8 @@ struct fo_predict_gain {
 	struct fo_range range; /* 80 % */
 	double guessed;        /* of log times: the standard deviation that guesses carry */
 	const char *guess;     /* the guess that moves it most; NULL */
-	bool rests_on_guess;   /* guesses carry most of what is not known: the gain is not known, `times` is no answer */
-	const char *wrong;     /* why there is no answer, static; NULL */
+	bool rests_on_guess; /* guesses carry most of what is not known: the gain is not known, `times` is no answer */
+	const char *wrong;   /* why there is no answer, static; NULL */
 };
 /* Both bases must be of one machine. Every constant moves on both sides at once. */
 void fo_predict_gain_of(const struct fo_predict_base *a, const struct fo_predict_layout *before,

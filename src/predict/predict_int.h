@@ -37,6 +37,8 @@ struct fo_predict_work {
 	double attention_flop, scores, dim64, seq;
 	double moved, casts[2], cast_weights, permuted, all_to_all, all_to_all_net, local_experts; /* bytes; count */
 	bool fp8, block;
+	bool rows; /* scales by row or block on a device whose products know none */
+	bool ring; /* PyTorch's own ring of keys and values */
 	double logit_bytes, logits;
 	double tp, tp_bytes, cp, cp_bytes, ep, in_node, send_bytes;
 	bool tp_inside, cp_inside, ep_inside, pp_inside;

@@ -181,7 +181,7 @@ static void layer_of(const struct now *n, struct layer *y)
 	const struct fo_predict_work *w = n->w;
 	const double *x = n->x;
 	*y = (struct layer){ .products = products(n) };
-	y->attention[0] = attention_s(n);
+	y->attention[0] = attention_s(n) * (w->ring ? 1 + x[FO_X_ATT_RING] * log2(w->cp) : 1);
 	y->attention[1] = (w->stored ? 2.1 : 2.5) * y->attention[0];
 	layer_memory(n, y);
 	layer_messages(n, y);
@@ -274,7 +274,7 @@ static void now_of(const struct fo_predict_work *w, const double *x, struct now 
 	double part = w->part >= 0 ? x[w->part] : 1;
 	*n = (struct now){ .w = w, .x = x, .memory = x[FO_X_HBM] * w->memory_byte_s };
 	double scale = w->sustained > 0 ? w->sustained / x[w->ceil_head] : 1;
-	n->linear = w->rate * x[w->ceil] * part * scale;
+	n->linear = w->rate * x[w->ceil] * part * scale * (w->rows ? x[FO_X_ROWS_HOPPER] : 1);
 	n->head = w->rate_head * x[w->ceil_head] * part * scale;
 	n->node = w->node * x[w->pcie ? FO_X_PCIE : FO_X_NODE];
 	n->net = w->net * (w->net_share > 0 ? w->net_share : x[FO_X_NET]);
@@ -337,5 +337,9 @@ bool fo_predict_reads(const struct fo_predict_work *w, int c)
 		return w->fp8;
 	if (c == FO_X_ATT_STORED)
 		return w->stored;
+	if (c == FO_X_ATT_RING)
+		return w->ring;
+	if (c == FO_X_ROWS_HOPPER)
+		return w->rows;
 	return true;
 }

@@ -239,6 +239,8 @@ static void constants_read(const struct fo_predict_base *b, const struct fo_pred
 	w->part = part_constant(d);
 	w->habits = (int)fo_predict_habits_of(j->style);
 	w->eager_data = w->habits == FO_EAGER || w->habits == FO_COMPILED;
+	w->ring = w->eager_data && w->cp > 1;
+	w->rows = j->type == FO_PREDICT_MXFP8 && d->family == FO_PREDICT_HOPPER;
 	w->graphs = l->graphs > 0;
 	w->dp_overlap = l->dp_overlap;
 	w->tp_exposed = l->tp_overlap < 0 ? 1 : 0;

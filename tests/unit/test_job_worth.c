@@ -87,8 +87,7 @@ static void test_no_communication(void **state)
 		step(&g, &s);
 		for (size_t k = 0; k < sizeof row / sizeof *row; k++)
 			assert_true((s.part[row[k].t].high > 0) == (k == i));
-		assert_true((s.part[FO_PREDICT_DATA].high > 0) ==
-			    (row[i].s == FO_JOB_CP)); /* CP ranks share weights */
+		assert_true((s.part[FO_PREDICT_DATA].high > 0) == (row[i].s == FO_JOB_CP)); /* CP ranks share weights */
 		job_set(&g, row[i].s, 1);
 	}
 	step(&g, &s);
@@ -252,8 +251,8 @@ static void test_overlap(void **state)
 	assert_true(reduce.low > 1 && reduce.high < 1.5);
 	assert_true(tp.low == 1 && tp.high == 1);
 	job_set(&g, FO_JOB_TP, 8);
-	tp = gain_of(&g, FO_JOB_TP_OVERLAP, 1);
-	assert_true(tp.low > 1);
+	tp = gain_of(&g, FO_JOB_TP_OVERLAP, 1); /* torchtitan's tables have 4 to 16 % */
+	assert_true(middle(tp) > 1.04 && middle(tp) < 1.16);
 	/* Less tensor parallelism is faster where its communication costs more than what it saves. */
 	job_set(&g, FO_JOB_MICRO_BATCH, 1);
 	job_set(&g, FO_JOB_GLOBAL_BATCH, 256);
@@ -286,7 +285,7 @@ static void test_properties(void **state)
 		job_set(&g, FO_JOB_PP_VIRTUAL, 1 + below(2));
 		job_set(&g, FO_JOB_PP_SCHEDULE, below(4));
 		job_set(&g, FO_JOB_ZERO, below(4));
-		job_set(&g, FO_JOB_RECOMPUTE, below(4));
+		job_set(&g, FO_JOB_RECOMPUTE, below(3)); /* steps that offload are not predicted */
 		job_set(&g, FO_JOB_ACCUMULATION, 1 + below(32));
 		job_set(&g, FO_JOB_COMPILE, below(2));
 		job_set(&g, FO_JOB_FP8, below(6));
