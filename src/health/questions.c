@@ -344,8 +344,8 @@ static void say_protocol(struct fo_health *h, struct fo_health_question *q, cons
 				   fo_health_num(h, (double)bytes, FO_DRAW_BYTES));
 }
 
-/* Rate that the links leave a ring, GB/s (as src/predict/time.c has it): within a node the link between devices; beyond it the
- * adapters of all ranks of the group on a node together, which the link within may limit. */
+/* Rate that the links leave a ring, GB/s (as src/predict/time.c has it): within a node the link between devices; beyond
+ * it the adapters of all ranks of the group on a node together, which the link within may limit. */
 static double rate_of_links(const struct fo_health *h, double on_a_node, double net, int group)
 {
 	double inside = h->device->scaleup_gb_s > 0 ? h->device->scaleup_gb_s : INFINITY;

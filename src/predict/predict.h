@@ -212,7 +212,7 @@ enum fo_predict_ground {
 	FO_PREDICT_MEASURED,
 	FO_PREDICT_CATALOGUE,
 	FO_PREDICT_FITTED,
-	FO_PREDICT_PUBLISHED, /* no fit has moved it: a figure that somebody published, or counts of bytes and launches */
+	FO_PREDICT_PUBLISHED, /* no fit has moved it: somebody published it, or bytes or launches are counted */
 	FO_PREDICT_GUESS,
 	FO_PREDICT_GROUNDS
 };

@@ -95,8 +95,9 @@ static void test_no_communication(void **state)
 	job_rig_fini(&g);
 }
 
-/* Without a head and with rows too short for attention to count, (p - 1) / m of the stages' time is idle, a v-th of that
- * with v chunks, a third without bubbles of weight gradients (forward + backward of inputs - of weights, alike). */
+/* Without a head and with rows too short for attention to count, (p - 1) / m of the stages' time is idle, a v-th of
+ * that with v chunks, a third without bubbles of weight gradients (forward + backward of inputs - of weights, which
+ * take about as long as each other). */
 static void test_bubble(void **state)
 {
 	(void)state;
