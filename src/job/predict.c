@@ -182,6 +182,7 @@ static void layout(struct asking *k)
 					 .micro_batches = s->micro_batches,
 					 .global_batch = s->global_batch };
 	pipeline(k, l);
+	l->first_layers = s->first_layers, l->middle_layers = s->middle_layers, l->last_layers = s->last_layers;
 	sharding(k, l);
 	recompute(k, l);
 	double sp = fo_job_number(k->job, FO_JOB_SEQUENCE_PARALLEL);
@@ -308,7 +309,9 @@ static fo_status check_division(const struct asking *k)
 		return fo_hint(fo_fail(FO_EARG, "tp %.15g does not fit the %.15g heads of keys and values of %s", s->tp,
 				       kv, m->name),
 			       "tp %.15g does", nearest_divisor(kv, s->tp, kv));
-	if (s->pp * s->chunks > (double)m->layers)
+	double ends = fo_job_is(k->job, FO_JOB_PP_EMBEDDING_COUNTS, 1) + fo_job_is(k->job, FO_JOB_PP_LOSS_COUNTS, 1);
+	bool uneven = s->first_layers + s->middle_layers + s->last_layers > 0;
+	if (!uneven && s->pp * s->chunks > (double)m->layers + ends)
 		return fo_hint(fo_fail(FO_EARG,
 				       "%.15g pipeline stages of %.15g chunks are more than the %lld layers of %s",
 				       s->pp, s->chunks, (long long)m->layers, m->name),
@@ -410,6 +413,9 @@ static fo_status ask(struct asking *k, const struct fo_cluster *c)
 	FO_TRY(check_shape(k, c));
 	FO_TRY(prepare(k, c, s->seq));
 	layout(k);
+	double skipped = fo_job_number(k->job, FO_JOB_FP8_SKIPPED);
+	if (skipped > 0 && k->o->job.type != FO_PREDICT_BF16)
+		INFER(k, "%.15g layers that keep 16 bits count as %s", skipped, fo_predict_type_name[k->o->job.type]);
 	return FO_OK;
 }
 

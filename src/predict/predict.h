@@ -142,6 +142,8 @@ struct fo_predict_layout {
 	int dp_overlap;       /* of gradients and weights with compute: the same */
 	int graphs;           /* 1: CUDA graphs, -1: none, 0: as the style does */
 	double micro_batches; /* 0: global_batch / (dp micro_batch), rounded up */
+	/* Layers of the first and the last pipeline stage and of the fullest one between them; all 0: evenly. */
+	double first_layers, middle_layers, last_layers;
 };
 
 /* ---- the answer ---- */
