@@ -122,19 +122,22 @@ static void zero_bubble_turns(struct pipe *x, const struct run *from, double tri
 		       least(rest, from->first) * from->weight + turn + first->weight);
 }
 
-/* Down, up, the last stage without waiting; then up to a stage whose weights' gradients, all of them late, end the step. */
+/* Down, up, the last stage without waiting (or all forwards of another one first); then up to a stage whose weights'
+ * gradients, all of them late, end the step. */
 static void zero_bubble_end(struct pipe *x, double times, double trip, double end)
 {
 	const struct run *last = &x->end[x->ends - 1];
 	const double m = x->m;
-	double inputs = 0, weight = 0;
+	double inputs = 0, weight = 0, forward = 0;
 	for (int i = 0; i < x->runs; i++) {
 		const struct run *r = &x->run[i];
+		forward = most(forward, r->forward);
 		inputs += most(0, least(end - 1, r->last) - r->first + 1) * r->input;
 		weight = end >= r->first ? r->weight : weight;
 	}
-	try(x, trip - inputs + (m - 1) * (last->forward + last->input) +
-		       most(0, m - 1 - times * (x->p - 1)) * last->weight + (least(times * end, m - 1) + 1) * weight);
+	const double stay = (m - 1) * (last->forward + last->input) +
+			    most(0, m - 1 - times * (x->p - 1)) * last->weight;
+	try(x, trip - inputs + most(stay, (m - 1) * forward) + (least(times * end, m - 1) + 1) * weight);
 }
 
 /* Stage s has `times` (p - 1 - s) forwards ahead, and weights' gradients `times` s micro-batches late. */
@@ -195,6 +198,8 @@ double fo_predict_pipeline_s(const struct fo_predict_pipeline *o)
 		gpipe(&x);
 	else if (o->schedule == FO_PREDICT_ZERO_BUBBLE)
 		zero_bubble(&x, 1);
+	else if (o->schedule == FO_PREDICT_ZB_H2)
+		zero_bubble(&x, 2);
 	else
 		one_f_one_b(&x);
 	return x.best;

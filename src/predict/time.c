@@ -30,6 +30,8 @@ static struct products products(const struct now *n)
 {
 	const struct fo_predict_work *w = n->w;
 	struct products out = { .up = 0 };
+	if (w->known)
+		return (struct products){ { w->known_pass[0], w->known_pass[1], w->known_pass[2] }, w->known_up };
 	for (int i = 0; i < FO_PREDICT_HEAD; i++) {
 		bool routed = w->moe && i >= FO_PREDICT_UP;
 		double times = w->repeats[i] / (routed ? n->x[FO_X_EXPERT_RATE] / n->x[FO_X_EXPERT_UNEVEN] : 1);
@@ -169,12 +171,13 @@ static void layer_shards(const struct now *n, struct layer *y)
 	}
 	double gather = spread_s(n, w->layer_bytes, w->shard, w->shard_node, w->nodes);
 	double scatter = w->trains ? spread_s(n, w->gradient_bytes, w->shard, w->shard_node, w->nodes) : 0;
+	double behind = scatter + (w->keeps_weights ? 0 : gather);
 	if (w->dp_overlap < 0) {
-		y->data[0] = gather, y->data[1] = gather + scatter;
+		y->data[0] = gather, y->data[1] = behind;
 		return;
 	}
 	y->data[0] = most(y->pass[0], gather) + few * least(y->pass[0], gather) - y->pass[0];
-	y->data[1] = most(backward, gather + scatter) + few * least(backward, gather + scatter) - backward;
+	y->data[1] = most(backward, behind) + few * least(backward, behind) - backward;
 }
 
 static void layer_of(const struct now *n, struct layer *y)
@@ -213,11 +216,10 @@ static double exchange_s(const struct now *n, const struct layer *y)
 		if (w->replicate <= 1)
 			return 0;
 		double part = w->local_params * gradient / w->shard; /* an all-reduce among replicas, behind backward */
-		double all = 2 *
-			     spread_s(n, part, w->replicate, most(1, w->in_node / (w->tp * w->shard)), w->replicate);
+		double all = 2 * spread_s(n, part, w->replicate, most(1, w->data_node / w->shard), w->replicate);
 		return most(0, all - w->layers / w->pp * y->pass[1]) + n->x[FO_X_DATA] * all;
 	}
-	double ranks = w->shard * w->replicate, in_node = least(most(w->in_node / w->tp, 1), ranks);
+	double ranks = w->shard * w->replicate, in_node = least(w->data_node, ranks);
 	double nodes = most(1, ranks / in_node);
 	double scatter = spread_s(n, gradient * w->local_params, ranks, in_node, nodes),
 	       gather = spread_s(n, 2 * w->local_params, ranks, in_node, nodes);
@@ -256,6 +258,38 @@ static void now_of(const struct fo_predict_work *w, const double *x, struct now 
 	n->net = w->net * (w->net_share > 0 ? w->net_share : x[FO_X_NET]);
 }
 
+/* The head's products of one micro-batch: forward with half of what logits move, backward with the other half. */
+struct head {
+	double pass[3];
+};
+static struct head head_of(const struct now *n)
+{
+	const struct fo_predict_work *w = n->w;
+	struct head o = { { 0 } };
+	if (w->known) {
+		memcpy(o.pass, w->known_head, sizeof o.pass);
+		return o;
+	}
+	const double logits = w->logits * w->logit_bytes * n->x[FO_X_LOGIT] / n->memory;
+	for (int pass = 0; pass < 2 + w->trains; pass++)
+		o.pass[pass] = product_s(n, &w->product[FO_PREDICT_HEAD][pass], n->head) +
+			       (pass < FO_PREDICT_WEIGHT ? logits / 2 : 0);
+	return o;
+}
+
+void fo_predict_know(struct fo_predict_work *w, const double *x)
+{
+	struct now n;
+	w->known = false;
+	now_of(w, x, &n);
+	struct products p = products(&n);
+	memcpy(w->known_pass, p.pass, sizeof w->known_pass);
+	w->known_up = p.up;
+	const struct head head = head_of(&n);
+	memcpy(w->known_head, head.pass, sizeof w->known_head);
+	w->known = true;
+}
+
 /* What a layer's slots are made of. */
 static void slots_of(const struct now *n, const struct layer *y, struct fo_predict_slots *o)
 {
@@ -272,14 +306,10 @@ static void slots_of(const struct now *n, const struct layer *y, struct fo_predi
 		}
 	}
 	o->weight = y->products.pass[FO_PREDICT_WEIGHT];
-	double logits = w->logits * w->logit_bytes * n->x[FO_X_LOGIT] / n->memory;
-	for (int pass = 0; pass < 2 + w->trains; pass++) {
-		const double t = product_s(n, &w->product[FO_PREDICT_HEAD][pass], n->head);
-		o->head[pass > 0] += t;
-		o->head_weight = pass == FO_PREDICT_WEIGHT ? t : 0;
-	}
-	for (int i = 0; i < 2; i++)
-		o->head[i] += logits / 2;
+	const struct head head = head_of(n);
+	o->head[0] = head.pass[FO_PREDICT_FORWARD];
+	o->head[1] = head.pass[FO_PREDICT_INPUT] + head.pass[FO_PREDICT_WEIGHT];
+	o->head_weight = head.pass[FO_PREDICT_WEIGHT];
 	if (w->pp > 1) {
 		double rate = w->pp_inside ? n->node : n->net;
 		o->hop = n->x[FO_X_PP] *

