@@ -3,9 +3,9 @@
  *
  * A way begins with the first micro-batch's forward on the first stage, goes down to the last stage and comes back with
  * gradients. In between it covers the other micro-batches. With 1F1B it may stay on a stage, which covers one for a
- * forward and a backward; or it takes a turn: from stage b up to stage a with gradients and down again with activations,
- * which covers b - a + 1 for as many forwards and backwards. Near a step's end the stages in front have no forwards
- * left, so turns that reach far up come first. Stages are alike in runs, so that ends of runs are all that matters. */
+ * forward and a backward; or it takes a turn: from stage b up to stage a with gradients and down again with
+ * activations, which covers b - a + 1 for as many forwards and backwards. Near a step's end the stages in front have no
+ * forwards left, so turns that reach far up come first. Stages are alike in runs, so that only ends of runs matter. */
 #include "predict/pipeline.h"
 
 static double most(double a, double b) { return a > b ? a : b; }
@@ -170,8 +170,8 @@ static void zero_bubble(struct pipe *x, double times)
 
 /* ---- interleaved 1F1B ---- */
 
-/* Runs have times of one chunk; the head is on the last part alone. A stage that never waits once it is reached, or, with
- * few micro-batches, one's way through all parts with the others behind it. Exact where stages are alike. */
+/* Runs have times of one chunk; the head is on the last part alone. A stage that never waits once it is reached, or,
+ * with few micro-batches, one's way through all parts with the others behind it. Exact where stages are alike. */
 static void interleaved(struct pipe *x)
 {
 	const struct fo_predict_pipeline *o = x->of;

@@ -174,7 +174,7 @@ static void draw_division(struct fo_plan_asked *a, struct fo_predict_layout *l)
 		l->schedule = l->chunks > 1 ? FO_PREDICT_INTERLEAVED : FO_PREDICT_1F1B;
 		if (l->pp > 1 && l->chunks <= 1 && draw(3) == 0)
 			l->schedule = (enum fo_predict_schedule)(FO_PREDICT_ZERO_BUBBLE + draw(3));
-		l->micro_batches = draw(2) ? l->pp * (double)(1 + draw(8)) : (double)(1 + draw(64));
+		l->micro_batches = draw(3) ? l->pp * (double)(1 + draw(8)) : (double)(1 + draw(2 * (uint64_t)l->pp));
 		l->devices = (double)dp * l->tp * l->cp * l->pp;
 		l->global_batch = (double)dp * l->micro_batches * l->micro_batch;
 		a->devices = l->devices, a->global_batch = l->global_batch;
