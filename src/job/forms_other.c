@@ -576,6 +576,8 @@ static const struct fo_form_row flatout[] = {
 	M("pass.fp8", FP8, "off=off current=tensorwise delayed=delayed rowwise=rowwise rowwise-hp=rowwise"),
 	R("pass.fp8-scale-precompute", FP8_PRECOMPUTE),
 	M("pass.attention", ATTENTION, "flash=flash eager=eager"),
+	M("pass.zero-reshard", RESHARD, "forward=on backward=off step=off"),
+	M("pass.tp-async", TP_OVERLAP, "0=off auto=- *=on"),
 	M("optim.master", PARAM_DTYPE, "fp32=fp32 split=fp32 none=bf16"),
 	M("optim.moments", MOMENTS, "fp32=fp32 bf16=bf16"),
 	R("optim.clip", CLIP),
