@@ -98,6 +98,23 @@ static void say_memory(struct fo_doc *d, const struct fo_cli_predicted *p)
 		    fo_cli_range(d, p->sure.bytes, FO_DRAW_BYTES), fo_doc_num(d, usable, FO_DRAW_BYTES), fit);
 }
 
+/* Keys of the files that nothing here reads: a slip of the pen among them would go unseen. */
+static void say_unread(struct fo_doc *d, const struct fo_job *job)
+{
+	enum { SHOWN = 8 };
+	const char *list = "";
+	bool ours = job->form && !strcmp(job->form->id, "flatout");
+	for (int64_t i = 0; i < job->unread_count && i < SHOWN; i++)
+		list = fo_doc_join(d, list, job->unread[i]);
+	if (job->unread_count > SHOWN)
+		list = fo_doc_printf(d, "%s and %lld more", list, (long long)(job->unread_count - SHOWN));
+	if (*list)
+		fo_doc_verdict(d, ours ? FO_DOC_BAD : FO_DOC_PLAIN, "not read", "%s%s", list,
+			       ours ? ": 'flatout train' knows no such keys and refuses the file" : "");
+	for (int64_t i = 0; i < job->notes; i++)
+		fo_doc_line(d, "note", "%s", job->note[i]);
+}
+
 static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 {
 	const struct fo_job_asked *j = &p->job;
@@ -142,6 +159,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 		fo_doc_line(d, "assumed", "%s", p->asked->note[i]);
 	for (int i = 0; i < j->inferences; i++)
 		fo_doc_line(d, "assumed", "%s", j->inferred[i]);
+	say_unread(d, &p->asked->job);
 }
 
 static void say_bytes(struct fo_doc *d, const char *name, double bytes, struct fo_range r)
@@ -268,6 +286,7 @@ static void json_sure(struct fo_json *j, const struct fo_cli_predicted *p)
 	for (int i = 0; i < p->job.inferences; i++)
 		fo_json_text(j, NULL, p->job.inferred[i]);
 	fo_json_close(j);
+	fo_json_texts(j, "unread", p->asked->job.unread, p->asked->job.unread_count);
 }
 
 void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)

@@ -11,6 +11,8 @@
 #define OF_CHANGE 0.35
 /* The same where nobody measured the stack, or of experts. */
 #define OF_CHANGE_NEUTRAL 0.5
+/* Beyond a doubling the error no longer grows with the change: pairs of the same kind, and vTrain's, of up to tenfold. */
+#define LARGE_CHANGE 0.7
 #define Z80 1.2816 /* 80 % of a normal distribution are within */
 
 /* What a standard deviation of constant i makes of it, up (1) or down (-1). */
@@ -68,7 +70,7 @@ void fo_predict_gain_of(const struct fo_predict_base *a, const struct fo_predict
 		}
 	}
 	bool wide = fo_predict_style[a->job.style].neutral || fo_predict_style[b->job.style].neutral || to.moe;
-	double own = (wide ? OF_CHANGE_NEUTRAL : OF_CHANGE) * size;
+	double own = (wide ? OF_CHANGE_NEUTRAL : OF_CHANGE) * fmin(fabs(size), LARGE_CHANGE);
 	double sd = sqrt(known + guessed + PAIR * PAIR + own * own), f = exp(Z80 * sd);
 	out->range = (struct fo_range){ out->times / f, out->times * f };
 	out->guessed = sqrt(guessed);
