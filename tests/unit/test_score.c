@@ -98,24 +98,26 @@ static void test_spellings(void **state)
 	static struct fo_score s;
 	struct fo_score_table t;
 	struct fo_score_options o = { .fit = false };
-	assert_int_equal(
-		read("source_group,model,gpu,gpus,seq_len,precision,tp,global_batch_seqs,tokens_per_s_per_gpu,framework\n"
-		     "a,Llama-3.1-8B,H100,8,8192,fp8,1,1280,14000,nemo\na,Llama-3.1-8B,GB300,64,8192,nvfp4,1,1280,14000,nemo\n"
-		     "a,Llama-3.1-8B,B200,64,8192,mxfp8,1,1280,14000,nemo\n",
-		     &t),
-		FO_OK);
+	assert_int_equal(read("source_group,model,gpu,gpus,seq_len,precision,tp,global_batch_seqs,"
+			      "tokens_per_s_per_gpu,framework\n"
+			      "a,Llama-3.1-8B,H100,8,8192,fp8,1,1280,14000,nemo\n"
+			      "a,Llama-3.1-8B,GB300,64,8192,nvfp4,1,1280,14000,nemo\n"
+			      "a,Llama-3.1-8B,B200,64,8192,mxfp8,1,1280,14000,nemo\n",
+			      &t),
+			 FO_OK);
 	assert_int_equal(fo_score_of(&t, NULL, &o, &s), FO_OK);
 	double want[3];
 	for (int i = 0; i < 3; i++)
 		want[i] = t.row[i].predicted;
 	fo_score_fini(&t);
-	assert_int_equal(
-		read("Tokens / sec / GPU,GBS,TP,dtype,Sequence Length,#-GPUs,Accelerator,Model,Framework,Publisher\n"
-		     "\"14,000\",\"1,280\",n/a,fp8_hybrid,8k,8,NVIDIA H100 SXM5 80GB,Llama-3.1-8B,NeMo 25.09,a\n"
-		     "14k,1280,,NVFP4,8192 (packed),64,GB300-NVL72,llama3.1_8b,NVIDIA NeMo,a\n"
-		     "14e3,1_280,-,FP8-MX,8K,64,8xB200 180GB,LLAMA3_8B,nemo,a\n",
-		     &t),
-		FO_OK);
+	assert_int_equal(read("Tokens / sec / GPU,GBS,TP,dtype,Sequence Length,#-GPUs,Accelerator,Model,Framework,"
+			      "Publisher\n"
+			      "\"14,000\",\"1,280\",n/a,fp8_hybrid,8k,8,NVIDIA H100 SXM5 80GB,Llama-3.1-8B,"
+			      "NeMo 25.09,a\n"
+			      "14k,1280,,NVFP4,8192 (packed),64,GB300-NVL72,llama3.1_8b,NVIDIA NeMo,a\n"
+			      "14e3,1_280,-,FP8-MX,8K,64,8xB200 180GB,LLAMA3_8B,nemo,a\n",
+			      &t),
+			 FO_OK);
 	assert_int_equal(fo_score_of(&t, NULL, &o, &s), FO_OK);
 	for (int i = 0; i < 3; i++)
 		assert_true(t.row[i].covered && fabs(t.row[i].predicted / want[i] - 1) < 1e-12 &&
