@@ -131,11 +131,11 @@ static void say(struct fo_doc *d, const struct fo_score *s, const struct fo_scor
 	more(d, &s->moe);
 	say_left(d, t);
 	fo_doc_para(
-		d,
-		"guess: a constant MFU for each GPU and number type, the median of other models. inside: rows in "
-		"their 80 %% interval, whose half-width is width in the median. rank: correlation of ranks. regret: best measured over picked, less 1, among at "
-		"least three configurations of the same work; random: a random pick's. peaks: rows that give a "
-		"peak of memory; its error with the framework's overhead (mean) and with one for all (plain).");
+		d, "guess: a constant MFU for each GPU and number type, the median of other models. inside: rows in "
+		   "their 80 %% interval, whose half-width is width in the median. rank: correlation of ranks. regret: "
+		   "best measured over picked, less 1, among at least three configurations of the same work; random: a "
+		   "random pick's. peaks: rows that give a peak of memory; its error with the framework's overhead "
+		   "(mean) and with one for all (plain).");
 }
 
 static void say_constants(struct fo_doc *d, const struct fo_score *s)
