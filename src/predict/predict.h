@@ -122,7 +122,15 @@ struct fo_predict_job {
 	double state_bytes;    /* masters and moments of a weight */
 };
 
-enum fo_predict_schedule { FO_PREDICT_1F1B, FO_PREDICT_INTERLEAVED, FO_PREDICT_ZERO_BUBBLE, FO_PREDICT_GPIPE };
+/* Zero bubble: ZB-H1, which takes 1F1B's memory, and ZB-H2, which holds about twice as many micro-batches. */
+enum fo_predict_schedule {
+	FO_PREDICT_1F1B,
+	FO_PREDICT_INTERLEAVED,
+	FO_PREDICT_ZERO_BUBBLE,
+	FO_PREDICT_GPIPE,
+	FO_PREDICT_ZB_H2,
+	FO_PREDICT_SCHEDULES
+};
 /* devices = dp x tp x cp x pp. Fields that are 0 mean 1, off or none. */
 struct fo_predict_layout {
 	double devices;
@@ -141,6 +149,8 @@ struct fo_predict_layout {
 	int tp_overlap;       /* 1: hidden behind products, -1: not, 0: as the style does */
 	int dp_overlap;       /* of gradients and weights with compute: the same */
 	int graphs;           /* 1: CUDA graphs, -1: none, 0: as the style does */
+	bool keeps_weights;   /* ZeRO 3: gathered weights stay until backward, which then gathers none */
+	bool stages_near;     /* all stages of a pipeline in one node, and data parallelism between nodes */
 	double micro_batches; /* 0: global_batch / (dp micro_batch), rounded up */
 };
 
@@ -177,15 +187,34 @@ enum fo_predict_memory {
 };
 extern const char *const fo_predict_memory_name[FO_PREDICT_MEMORIES];
 
+/* What a slot of a pipeline's schedule is made of: seconds of one micro-batch, forward and backward. For simulations
+ * event by event (plan/timeline.h). */
+enum {
+	FO_PREDICT_CALL_TENSOR,
+	FO_PREDICT_CALL_CONTEXT,
+	FO_PREDICT_CALL_EXPERT,
+	FO_PREDICT_CALL_SHARD,
+	FO_PREDICT_CALLS
+};
+struct fo_predict_slots {
+	double work[2];                   /* of a layer, with what is computed again and launches that it waits for */
+	double call[FO_PREDICT_CALLS][2]; /* of a layer, exposed */
+	double head[2];
+	double weight, head_weight; /* of backward, what makes the weights' gradients */
+	double hop;                 /* that a slot waits for its message between stages */
+	double exchange;            /* of gradients and weights, once a step, exposed */
+};
+
 struct fo_predict_step {
 	const char *wrong; /* why there is no answer, one sentence, static; NULL */
 	double dp, micro_batches;
 	double seconds;
 	double part[FO_PREDICT_PARTS]; /* sum to the step; means over devices, of which the bubble has what they wait */
-	double fewest, most, full;     /* layers of pipeline stages over the mean stage's; stages that have most */
-	double tokens_s;               /* of one device */
-	double mfu, mfu_causal;        /* of the dense peak of the job's type; all scores, the causal half */
-	double mfu_bf16_causal;        /* of the bf16 peak */
+	double fewest, full;           /* layers of a pipeline stage; of the first `full` stages one more */
+	struct fo_predict_slots slots;
+	double tokens_s;        /* of one device */
+	double mfu, mfu_causal; /* of the dense peak of the job's type; all scores, the causal half */
+	double mfu_bf16_causal; /* of the bf16 peak */
 	double bytes, memory[FO_PREDICT_MEMORIES]; /* of the fullest device */
 	double memory_sd;                          /* of log bytes */
 };
@@ -205,6 +234,16 @@ void fo_predict_point(const struct fo_predict_base *b, const struct fo_predict_l
 /* Memory alone, in a fraction of the time. */
 void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			  struct fo_predict_step *out);
+
+/* What divisions of one tensor, context and expert parallelism and micro-batch have in common, so that a search counts
+ * it once for all that follow each other. Zero at first; one for each thread and base. */
+struct fo_predict_shared {
+	double room[256]; /* private */
+};
+/* The same as fo_predict_memory_of and, where `most_bytes` are not below the upper end of memory's 80 % interval, as
+ * fo_predict_point: the very numbers. False: it does not fit, and *out has no seconds. */
+bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			     struct fo_predict_shared *shared, double most_bytes, struct fo_predict_step *out);
 
 /* ---- how sure, and why ---- */
 
