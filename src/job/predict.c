@@ -220,6 +220,8 @@ static void habits(struct asking *k)
 	if (fo_job_is(job, FO_JOB_OPTIMIZER_IN_BACKWARD, 1))
 		p->kept_gradient = -1;
 	bool torch = fo_job_style_of(job) == FO_JOB_STYLE_TORCH;
+	if (fo_job_style_of(job) == FO_JOB_STYLE_MEGATRON && !isnan(fo_job_number(job, FO_JOB_GRAD_ACCUMULATE)))
+		p->kept_gradient = bytes_of(fo_job_number(job, FO_JOB_GRAD_ACCUMULATE));
 	if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 1))
 		p->logit_bytes = 8;
 	else if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 0)) /* also beside a model that is compiled */
