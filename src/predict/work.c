@@ -252,6 +252,7 @@ static void constants_read(const struct fo_predict_base *b, const struct fo_pred
 	w->part = part_constant(d);
 	w->habits = (int)fo_predict_habits_of(j->style);
 	w->eager_data = w->habits == FO_EAGER || w->habits == FO_COMPILED;
+	w->rows = j->type == FO_PREDICT_MXFP8 && d->family == FO_PREDICT_HOPPER;
 	w->graphs = l->graphs > 0;
 	w->dp_overlap = l->dp_overlap;
 	w->tp_exposed = l->tp_overlap < 0 ? 1 : 0;
@@ -262,8 +263,8 @@ static void constants_read(const struct fo_predict_base *b, const struct fo_pred
 		w->ceil--, w->rate = b->rate[2];
 	w->peak_bf16 = d->peak[FO_PREDICT_BF16] * (d->power > 0 ? d->power : 1), w->memory_byte_s = d->memory_byte_s;
 	w->sustained = d->sustained;
-	w->young = d->family == FO_PREDICT_BLACKWELL, w->hopper = d->family == FO_PREDICT_HOPPER;
-	w->ring = w->cp > 2 && (w->habits == FO_EAGER || w->habits == FO_COMPILED);
+	w->young = d->family == FO_PREDICT_BLACKWELL;
+	w->ring = w->cp > 2 && w->eager_data;
 }
 
 void fo_predict_shape_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)
