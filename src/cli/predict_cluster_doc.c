@@ -78,6 +78,9 @@ static const char *division_text(struct fo_doc *d, const struct fo_cli_predicted
 		t = fo_doc_printf(d, "%s x cp %.15g", t, l->cp);
 	if (l->pp > 1)
 		t = fo_doc_printf(d, "%s x pp %.15g%s", t, l->pp, schedule_text(d, l));
+	if (fo_predict_is_uneven(&l->uneven))
+		t = fo_doc_printf(d, "%s of %.15g, %.15g and %.15g layers", t, l->uneven.first, l->uneven.middle,
+				  l->uneven.last);
 	if (l->ep > 1)
 		t = fo_doc_printf(d, "%s, ep %.15g", t, l->ep);
 	return fo_doc_printf(d, "%s, %s", t, recompute_text(d, l));
@@ -263,7 +266,8 @@ static void json_layout(struct fo_json *j, const struct fo_cli_predicted *p)
 		       FO_BOOL("sequence_parallel", l->sp), FO_REAL("micro_batch", l->micro_batch),
 		       FO_REAL("micro_batches", p->step.micro_batches),
 		       FO_REAL("global_batch", p->job.shape.global_batch), FO_REAL("seq", p->job.shape.seq),
-		       FO_REAL("recompute", l->recompute));
+		       FO_REAL("recompute", l->recompute), FO_REAL("first_layers", l->uneven.first),
+		       FO_REAL("middle_layers", l->uneven.middle), FO_REAL("last_layers", l->uneven.last));
 }
 
 static void json_sure(struct fo_json *j, const struct fo_cli_predicted *p)
