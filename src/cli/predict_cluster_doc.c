@@ -111,9 +111,11 @@ static void say_unread(struct fo_doc *d, const struct fo_job *job)
 		list = fo_doc_join(d, list, job->unread[i]);
 	if (job->unread_count > SHOWN)
 		list = fo_doc_printf(d, "%s and %lld more", list, (long long)(job->unread_count - SHOWN));
-	if (*list)
-		fo_doc_verdict(d, ours ? FO_DOC_BAD : FO_DOC_PLAIN, "not read", "%s%s", list,
-			       ours ? ": 'flatout train' knows no such keys and refuses the file" : "");
+	if (*list && ours)
+		fo_doc_verdict(d, FO_DOC_BAD, "not read", "%s: 'flatout train' knows no such keys and refuses the file",
+			       list);
+	else if (*list)
+		fo_doc_line(d, "not read", "%s", list);
 	for (int64_t i = 0; i < job->notes; i++)
 		fo_doc_line(d, "note", "%s", job->note[i]);
 }

@@ -12,7 +12,7 @@
 /* The same of stacks that no fit has seen, and of experts: Lambda's torchtitan, 70B on B200, gained 2.11 where 1.6 are
  * predicted. */
 #define OF_CHANGE_NEUTRAL 0.5
-/* Beyond a doubling the error no longer grows with the change: pairs of the same kind, and vTrain's, of up to tenfold. */
+/* Beyond a doubling the error no longer grows with the change: pairs of the same kind, vTrain's up to tenfold. */
 #define LARGE_CHANGE 0.7
 #define Z80 1.2816 /* 80 % of a normal distribution are within */
 
