@@ -79,10 +79,11 @@ struct fo_plan_point {
 };
 enum { FO_PLAN_SHOWN = 12 };
 struct fo_plan {
-	/* The best of each division into tp, cp, pp and ep, the fastest first. */
+	/* The best of each division into tp, cp, pp and ep, the fastest first; among them, where it is none of these, the
+	 * one to take. */
 	struct fo_plan_point point[FO_PLAN_SHOWN];
 	int points;
-	int named; /* the simplest of those that tie with point[0]: what to take */
+	int named; /* the simplest of all divisions that tie with point[0]: what to take */
 	int64_t legal, timed,
 		too_large;             /* divisions: that the framework can run, evaluated for time, that do not fit */
 	double seconds;                /* that the search took */
