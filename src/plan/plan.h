@@ -60,8 +60,8 @@ struct fo_plan_asked {
 	const struct fo_plan_framework *framework;
 	double devices, global_batch; /* sequences of a step */
 	struct fo_plan_fixed fixed;
-	double memory_bytes; /* that a division may take; 0: the machine's */
-	bool half;           /* FO_PREDICT_BF16 is fp16 here */
+	double memory_bytes;          /* that a division may take; 0: the machine's */
+	bool half;                    /* FO_PREDICT_BF16 is fp16 here */
 	const struct fo_model *model; /* what Flatout's executor is asked about; NULL: it is not asked */
 };
 
