@@ -186,15 +186,34 @@ enum fo_predict_memory {
 };
 extern const char *const fo_predict_memory_name[FO_PREDICT_MEMORIES];
 
+/* What a slot of a pipeline's schedule is made of: seconds of one micro-batch, forward and backward. For simulations
+ * event by event (plan/timeline.h). */
+enum {
+	FO_PREDICT_CALL_TENSOR,
+	FO_PREDICT_CALL_CONTEXT,
+	FO_PREDICT_CALL_EXPERT,
+	FO_PREDICT_CALL_SHARD,
+	FO_PREDICT_CALLS
+};
+struct fo_predict_slots {
+	double work[2];                   /* of a layer, with what is computed again and launches that it waits for */
+	double call[FO_PREDICT_CALLS][2]; /* of a layer, exposed */
+	double head[2];
+	double weight, head_weight; /* of backward, what makes the weights' gradients */
+	double hop;                 /* that a slot waits for its message between stages */
+	double exchange;            /* of gradients and weights, once a step, exposed */
+};
+
 struct fo_predict_step {
 	const char *wrong; /* why there is no answer, one sentence, static; NULL */
 	double dp, micro_batches;
 	double seconds;
 	double part[FO_PREDICT_PARTS]; /* sum to the step; means over devices, of which the bubble has what they wait */
-	double fewest, most, full;     /* layers of pipeline stages over the mean stage's; stages that have most */
-	double tokens_s;               /* of one device */
-	double mfu, mfu_causal;        /* of the dense peak of the job's type; all scores, the causal half */
-	double mfu_bf16_causal;        /* of the bf16 peak */
+	double fewest, full;           /* layers of a pipeline stage; of the first `full` stages one more */
+	struct fo_predict_slots slots;
+	double tokens_s;        /* of one device */
+	double mfu, mfu_causal; /* of the dense peak of the job's type; all scores, the causal half */
+	double mfu_bf16_causal; /* of the bf16 peak */
 	double bytes, memory[FO_PREDICT_MEMORIES]; /* of the fullest device */
 	double memory_sd;                          /* of log bytes */
 };

@@ -56,7 +56,7 @@ struct fo_predict_work {
 	/* Seconds of one layer's products by pass, of its up projection forward, of the head: counted before, for the
 	 * constants that the base has. */
 	bool known;
-	double known_pass[3], known_up, known_head;
+	double known_pass[3], known_up, known_head[3];
 };
 
 /* Bytes of a reduced gradient. */
