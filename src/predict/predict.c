@@ -144,7 +144,7 @@ static bool sane_model(const struct fo_predict_model *m)
 	const double small[] = { m->layers,    m->heads, m->kv_heads, m->head_dim,  m->matrices,
 				 m->value_dim, m->top_k, m->experts,  m->moe_layers },
 		     wide[] = { m->hidden, m->ffn, m->vocab, m->qkv_width, m->expert_ffn, m->shared_ffn };
-	bool all = sane(m->window, 1e12);
+	bool all = sane(m->window, 1e12) && sane(m->score_share, 1);
 	for (size_t i = 0; i < sizeof small / sizeof *small; i++)
 		all = all && sane(small[i], 1e5);
 	for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
@@ -170,16 +170,18 @@ const char *fo_predict_prepare(const struct fo_predict_job *job, struct fo_predi
 	const struct fo_predict_machine *d = &job->machine;
 	double power = d->power > 0 ? d->power : 1;
 	b->rate[0] = d->peak[job->type] * power, b->rate[1] = d->peak[FO_PREDICT_BF16] * power;
+	b->rate[2] = d->peak[FO_PREDICT_FP8] * power;
 	if (d->family == FO_PREDICT_BLACKWELL) {
 		b->rate[0] = blackwell[job->type] * d->watts / BLACKWELL_WATTS;
 		b->rate[1] = blackwell[FO_PREDICT_BF16] * d->watts / BLACKWELL_WATTS;
+		b->rate[2] = blackwell[FO_PREDICT_FP8] * d->watts / BLACKWELL_WATTS;
 	}
 	layer_params(m, &b->layer_params, &b->ffn_params);
 	double active = b->layer_params + b->ffn_params;
 	if (m->experts > 0)
 		active = b->layer_params + b->ffn_params * m->top_k / m->experts;
 	double products = 6 * (m->layers * (active - 2 * m->hidden) + m->vocab * m->hidden);
-	double scores = 12 * m->layers * m->heads * m->head_dim * job->seq;
+	double scores = 12 * m->layers * (m->score_share > 0 ? m->score_share : 1) * m->heads * m->head_dim * job->seq;
 	b->flops_full = products + scores, b->flops_causal = products + scores / 2;
 	return NULL;
 }

@@ -69,6 +69,7 @@ struct fo_predict_model {
 	double value_dim; /* 0: head_dim */
 	double window;    /* positions that a token looks back at most; 0: all */
 	double experts, top_k, expert_ffn, shared_ffn, moe_layers; /* experts 0: dense; else ffn is of dense layers */
+	double score_share; /* of layers, those that have attention; others keep a state (Mamba-2); 0: all */
 };
 void fo_predict_model_of(const struct fo_model *m, struct fo_predict_model *out);
 double fo_predict_params(const struct fo_predict_model *m); /* all of them, the head once more unless tied */
@@ -222,7 +223,7 @@ struct fo_predict_step {
 struct fo_predict_base {
 	struct fo_predict_job job;
 	double x[128];                   /* the constants; private */
-	double rate[2];                  /* FLOP/s of endless products: linear layers, head; private */
+	double rate[3];                  /* FLOP/s of endless products: linear layers, head, fp8; private */
 	double flops_full, flops_causal; /* of one token, forward and backward, without repetition */
 	double layer_params, ffn_params; /* of one layer: all but experts, routed experts; private */
 };
