@@ -54,6 +54,7 @@ struct fo_run {
 	double link_gbps;      /* of ranks in one process: Gbit/s that each receives; 0: as fast as memory */
 	double link_us;        /* the same: of each call, once all its ranks are there */
 	int64_t metered_every; /* 0: never */
+	const char *paced;     /* a machine profile whose times operations take instead of computing; "": none */
 	int precision;         /* enum fo_run_dtype */
 	const char *device;    /* FO_RUN_DEVICES */
 	int64_t timed_every;   /* on a device; 0: never */

@@ -112,7 +112,7 @@ static void fill_crowd(struct crowd_table *t, const struct fo_sim_ranks *x, cons
 	*t = (struct crowd_table){ 0 };
 	for (int k = 0; k < FO_CROWD_KINDS; k++)
 		t->slow[k] = fo_xmalloc((size_t)ranks * sizeof **t->slow);
-	for (int k = 1; k <= ranks; k++) {
+	for (int k = 1; k <= ranks && !x->apart; k++) {
 		const int all = k * r->threads;
 		const double part = (double)(k - 1) / (double)fo_max(ranks - 1, 1);
 		double turns = 1;
@@ -259,7 +259,7 @@ static void sort(struct fo_interval *x)
 fo_status fo_sim_ranks_step(struct fo_sim_ranks *x, const struct fo_rates *r, const struct fo_link_rates *l, int cores,
 			    double pairs)
 {
-	x->crowd = fo_rates_crowd(r, x->ranks, cores);
+	x->crowd = x->apart ? (struct fo_crowd){ 1, 1, true, false } : fo_rates_crowd(r, x->ranks, cores);
 	for (int k = 0; k < x->roles; k++)
 		time_role(&x->role[k], r, l, pairs);
 	const struct fo_sim_role *first = x->role;
