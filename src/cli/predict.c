@@ -478,7 +478,7 @@ static fo_status simulate_ranks(struct report *r)
 
 static fo_status report(struct report *r, const struct fo_cli_call *call)
 {
-	r->paced = *r->in->run.paced != 0;
+	r->paced = fo_run_is_paced(&r->in->run);
 	if (*r->in->compare)
 		FO_TRY(open_record(r));
 	/* A model that cannot be trained is refused before the user is told to measure for it. */

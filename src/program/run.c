@@ -500,7 +500,7 @@ static void check_paced(struct fo_opt_set *s, const struct fo_run *r)
 	static const struct {
 		const char *key, *value;
 	} none[] = { { "eval.every", "0" }, { "checkpoint.every", "0" }, { "checkpoint.last", "no" } };
-	if (!*r->paced)
+	if (!fo_run_is_paced(r))
 		return;
 	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
 		if (!fo_opt_given(s, none[i].key))

@@ -8,7 +8,7 @@
 fo_status fo_setup_paced(struct fo_setup *s)
 {
 	struct fo_paced *x = &s->paced;
-	if (!*s->run->paced)
+	if (!fo_run_is_paced(s->run))
 		return FO_OK;
 	if (s->hooks->processes)
 		return fo_hint(fo_fail(FO_EUNSUPPORTED,

@@ -38,7 +38,7 @@ fo_status fo_setup_device(struct fo_setup *s)
 {
 	char why[320] = "";
 	int64_t total;
-	if (*s->run->paced || (s->run->ranks > 1 && strncmp(s->run->device, "cuda", 4)))
+	if (fo_run_is_paced(s->run) || (s->run->ranks > 1 && strncmp(s->run->device, "cuda", 4)))
 		return FO_OK; /* they compute on the processor, unless devices are asked for by name */
 	if (s->run->ranks > 1)
 		FO_TRY(fo_devices_open_own(s->run->device,

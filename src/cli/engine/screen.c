@@ -51,7 +51,7 @@ void fo_catch_signals(void)
 void fo_screen_init(struct fo_screen *s, const struct fo_run *r, bool json)
 {
 	*s = (struct fo_screen){
-		.out = json ? stderr : stdout, .log_every = r->log_every, .dir = r->dir, .paced = *r->paced != 0
+		.out = json ? stderr : stdout, .log_every = r->log_every, .dir = r->dir, .paced = fo_run_is_paced(r)
 	};
 	s->live = fo_cli_is_live(s->out);
 }
