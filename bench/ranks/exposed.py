@@ -12,10 +12,10 @@ measured step. One JSON line per run, then one per mesh and rate: the ratios pre
 With --paced kernels are paced (train.paced): operations take given times, at so many GFLOP/s, and use no processor, so that more ranks
 than cores measure the executor, messages and links alone; only the calls between ranks are calibrated, and their own work.
 """
-import argparse, json, os, statistics, sys
+import argparse, json, os, shutil, statistics, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from runs import MODEL, Mesh, call, given, instead, text
+from runs import MODEL, Mesh, call, given, instead, realtime, text
 
 
 def lanes(report):
@@ -48,14 +48,18 @@ def main():
     a.add_argument("--model", default="", help="options of a run that replace those of the small one")
     a.add_argument("--seconds", type=float, default=20, help="of calibration, for each mesh; 0: FOLDER has a profile already")
     a.add_argument("--paced", type=float, default=0, help="paced kernels of so many GFLOP/s; 0: real ones")
+    a.add_argument("--realtime", action="store_true", help="run under chrt -r 1: on a machine that others fill, with --paced alone")
     o = a.parse_args()
+    if o.realtime and not o.paced:
+        sys.exit("--realtime is for kernels that use no processor: --paced")
     model = instead(o.model.split(), MODEL)
     data, profile = f"{o.folder}/text", f"{o.folder}/profile.json"
     text(data)
     meshes = [Mesh(m) for m in o.meshes.split(",")]
-    for n in sorted({m.ranks for m in meshes}) if o.paced and o.seconds else []: # groups of every size, one after the other
-        call(o.flatout, "calibrate", *model, f"--data.path={data}", f"--train.rows={n}", f"--ranks={n}", f"--run.threads={n}",
-             f"--seconds={o.seconds:g}", f"--out={profile}")
+    first = realtime() if o.realtime else []
+    most = {m.ranks for m in meshes}
+    for n in sorted(n for n in most if not any(k > n and k % n == 0 for k in most)) if o.paced and o.seconds else []: # and their divisors
+        call(*first, o.flatout, "calibrate", f"--ranks={n}", f"--seconds={o.seconds:g}", f"--out={profile}")
     for m in meshes if o.seconds and not o.paced else []:
         call(o.flatout, "calibrate", *model, f"--data.path={data}", *m.options, f"--seconds={o.seconds:g}", f"--out={profile}")
     if o.paced:
@@ -67,7 +71,8 @@ def main():
                 run = f"{o.folder}/r{m.name}-{rate}-{n}"
                 paced = [f"--train.paced={o.folder}/given.json"] if o.paced else []
                 load = os.getloadavg()[0]
-                call(o.flatout, "train", *model, f"--data.path={data}", *m.options, *paced, f"--link-gbps={rate}",
+                shutil.rmtree(run, ignore_errors=True)
+                call(*first, o.flatout, "train", *model, f"--data.path={data}", *m.options, *paced, f"--link-gbps={rate}",
                      f"--train.steps={o.steps}", f"--run.dir={run}")
                 by = [] if o.paced else [f"--profile={profile}", f"--run.threads={m.ranks}"]
                 p = json.loads(call(o.flatout, "predict", "--compare", run, *by, "--json"))
@@ -77,7 +82,7 @@ def main():
                 took = report["step_seconds"]["median"]
                 ratio, steps = say / got, x["step_seconds"]["mid"] / took
                 ratios.setdefault((m, rate), []).append((ratio, steps))
-                print(json.dumps({**m.says, "gbps": float(rate), "round": n, "paced": bool(o.paced), "steps": x["measured"]["steps"],
+                print(json.dumps({**m.says, "gbps": float(rate), "round": n, "paced": bool(o.paced), "realtime": bool(first), "steps": x["measured"]["steps"],
                                   "measured_step_s": took, "predicted_step_s": x["step_seconds"], "step_ratio": steps,
                                   "measured_exposed_s": got, "least_exposed_s": x["measured"]["exposed_least_seconds"],
                                   "predicted_exposed_s": say, "predicted_most_exposed_s": x["exposed_seconds"], "ratio": ratio,
