@@ -142,9 +142,9 @@ static void take_times(struct fo_sim *s, const struct fo_sim_ranks *x, const str
 	memcpy(s->hold_s, t->hold_s, (size_t)t->n * sizeof *s->hold_s);
 	for (int i = 0; i < t->n; i++) {
 		enum fo_class c = fo_op_info(fo_instance_op(&role->p, &role->u, i)->kind)->cls;
-		double factor = c == FO_CLASS_COMM ? calling[end][t->sure[i]] : computing[end][t->sure[i]];
-		if (x->apart && c != FO_CLASS_COMM) /* given: they are what they are */
-			factor = 1;
+		/* Given times are known as well as those that were measured as they are. */
+		const enum fo_sure sure = x->apart ? FO_SURE_EXACT : (enum fo_sure)t->sure[i];
+		double factor = c == FO_CLASS_COMM ? calling[end][t->sure[i]] : computing[end][sure];
 		s->seconds[i] = factor * t->seconds[i];
 		/* Links that are not emulated are the ranks themselves. */
 		if (c == FO_CLASS_COMM && t->hold_s[i] == t->seconds[i])
