@@ -193,8 +193,8 @@ static void test_groups(void **state)
 }
 
 /* Rank 0 comes to its neighbour's call at 1, and the neighbour at 3. Meanwhile, from 2 on, a call with its partner has
- * rank 0's link for 4 ms: on that link the first call is carried from 6 to 7, and is over then. The neighbour's link has
- * carried it from 3 to 4, and carries what is called there at 4 at once. */
+ * rank 0's link for 4 ms: there the first call is carried from 6 to 7, and is over. The neighbour's link has carried it
+ * from 3 to 4, and carries what is called there at 4 at once. */
 static void test_link_taken(void **state)
 {
 	(void)state;
