@@ -6,6 +6,7 @@
 
 struct plan {
 	struct fo_cli_job job;
+	struct fo_cli_cost cost;
 	const char *fix, *html, *json;
 	int objective;
 	int64_t top;
@@ -21,6 +22,7 @@ static const struct fo_opt rows[] = {
 		"this cluster or a part of it",
 		"time|mfu|cost"),
 	FO_OPT_INT(struct plan, top, "plan.top", "N", "6", 1, FO_PLAN_SHOWN, "", "divisions that are shown"),
+	FO_CLI_COST_ROWS(struct plan, "plan"),
 	FO_OPT_OUTPUT(struct plan, html, "plan.html", "FILE", NULL, "a page", FO_OUTPUT_PAGE),
 	FO_CLI_OUTPUT_ROWS(struct plan, "plan", "JSON on standard output"),
 };
@@ -295,6 +297,7 @@ static fo_status search(const struct plan *in, struct fo_cli_planned *p)
 		return does_not_fit(p);
 	FO_TRY(st);
 	p->top = (int)in->top;
+	p->pictures = in->html != NULL;
 	p->cost = in->objective == OBJECTIVE_COST;
 	for (int i = 0; i < p->plan.points; i++)
 		if (fo_cli_planned_shows(p, i))
@@ -335,6 +338,8 @@ static fo_status run(const struct fo_cli_call *call)
 	fo_status st = fo_cli_job_read(call, &job, &a);
 	if (st == FO_OK)
 		st = ask(in, p);
+	if (st == FO_OK)
+		st = fo_cli_cost_read(&in->cost, a.cluster.device, job.watts, &p->rates);
 	if (st == FO_OK)
 		st = search(in, p);
 	if (st == FO_OK)

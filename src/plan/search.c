@@ -363,7 +363,7 @@ struct here {
 	double memory;
 };
 
-static double upper(const struct fo_predict_step *s) { return s->bytes * exp(Z80 * s->memory_sd); }
+double fo_plan_upper_bytes(const struct fo_predict_step *s) { return s->bytes * exp(Z80 * s->memory_sd); }
 
 static bool better(const struct fo_plan_point *p, const struct fo_plan_point *than)
 {
@@ -382,7 +382,7 @@ static bool look(void *ctx, const struct fo_predict_layout *l, int again)
 	fo_predict_memory_of(&h->a->base, l, &p.step);
 	if (p.step.wrong)
 		return true;
-	if (upper(&p.step) > h->memory) {
+	if (fo_plan_upper_bytes(&p.step) > h->memory) {
 		if (!f->too_large++ || p.step.bytes < f->smallest.step.bytes)
 			f->smallest = p;
 		return true;
