@@ -124,17 +124,6 @@ static fo_status fixed_of(const struct plan *in, struct fo_arena *arena, struct 
 	return check_fixed(f);
 }
 
-static const struct fo_plan_framework *framework_of(const struct fo_job *job)
-{
-	const char *id = job->form ? job->form->id : "any";
-	const struct fo_plan_framework *f = fo_plan_framework_of(id);
-	if (!f && (!strncmp(id, "megatron", 8) || !strncmp(id, "nemo", 4)))
-		f = fo_plan_framework_of("megatron");
-	if (!f && !strncmp(id, "torchtitan", 10))
-		f = fo_plan_framework_of("torchtitan");
-	return f ? f : fo_plan_framework_of("any");
-}
-
 /* The division of the configuration that was given, if it has a whole one. */
 static void find_from(struct fo_cli_planned *p)
 {
@@ -176,7 +165,7 @@ static fo_status ask(const struct plan *in, struct fo_cli_planned *p)
 		return fo_hint(fo_fail(FO_EARG, "how much a step is must be known: the batch is not searched"),
 			       "--global-tokens=4M, or --global-batch=512 sequences");
 	p->ask = (struct fo_plan_asked){ .base = p->job.base,
-					 .framework = framework_of(&a->job),
+					 .framework = fo_plan_framework_of_form(a->job.form ? a->job.form->id : "any"),
 					 .devices = a->cluster.devices,
 					 .half = fo_job_is(&a->job, FO_JOB_DTYPE, FO_JOB_MATMUL_FP16) &&
 						 p->job.job.type == FO_PREDICT_BF16,

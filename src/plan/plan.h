@@ -26,6 +26,8 @@ struct fo_plan_framework {
 extern const struct fo_plan_framework fo_plan_framework[];
 extern const int fo_plan_frameworks;
 const struct fo_plan_framework *fo_plan_framework_of(const char *id); /* NULL: none of that name */
+/* Of a form of src/job ("megatron-bridge", "torchtitan-fork"); "any" where none is like it. */
+const struct fo_plan_framework *fo_plan_framework_of_form(const char *form);
 
 enum fo_plan_again {
 	FO_PLAN_AGAIN_NONE,
