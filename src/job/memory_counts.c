@@ -9,6 +9,7 @@ static const struct {
 	enum fo_job_style style;
 } style_of_form[] = {
 	{ "megatron", FO_JOB_STYLE_MEGATRON },  { "nemo", FO_JOB_STYLE_MEGATRON },
+	{ "megatron-deepspeed", FO_JOB_STYLE_DEEPSPEED },
 	{ "bridge", FO_JOB_STYLE_MEGATRON },    { "deepspeed", FO_JOB_STYLE_DEEPSPEED },
 	{ "torchtitan", FO_JOB_STYLE_TORCH },   { "hf", FO_JOB_STYLE_TORCH },
 	{ "transformers", FO_JOB_STYLE_TORCH }, { "trl", FO_JOB_STYLE_TORCH },

@@ -58,6 +58,7 @@ struct asking {
 	const struct fo_job_machine_given *given;
 	struct fo_job_asked *o;
 	const struct fo_predict_style *style;
+	bool stated; /* assume nothing of how states are sharded */
 };
 
 #define INFER(k, ...)                                                                                            \
@@ -159,6 +160,15 @@ static void sharding(struct asking *k, struct fo_predict_layout *l)
 		l->shard = s->shard;
 }
 
+/* 1 and -1 by a file or by a default of the framework's release; 0: its style decides. */
+static int on_or_off(const struct fo_job *job, enum fo_job_setting s)
+{
+	double v = fo_job_number(job, s);
+	if (isnan(v) || job->value[s].origin == FO_JOB_AUTO)
+		return 0;
+	return v != 0 ? 1 : -1;
+}
+
 static void layout(struct asking *k)
 {
 	const struct fo_job_shape *s = &k->o->shape;
@@ -178,18 +188,13 @@ static void layout(struct asking *k)
 	l->sp = l->tp > 1 && (isnan(sp) ? k->style->sequence_parallel : sp != 0);
 	if (l->tp > 1 && isnan(sp))
 		INFER(k, "sequence parallelism beside tensor parallelism: %s", l->sp ? "on" : "off");
-	if (fo_job_is(k->job, FO_JOB_TP_OVERLAP, 1))
-		l->tp_overlap = 1;
-	else if (fo_job_is(k->job, FO_JOB_TP_OVERLAP, 0) && fo_job_stated(k->job, FO_JOB_TP_OVERLAP))
-		l->tp_overlap = -1;
-	double overlap = fo_job_number(k->job, FO_JOB_GRAD_OVERLAP);
-	if (!isnan(overlap) && fo_job_stated(k->job, FO_JOB_GRAD_OVERLAP))
-		l->dp_overlap = overlap ? 1 : -1;
-	if (fo_job_is(k->job, FO_JOB_CUDA_GRAPHS, 1))
-		l->graphs = 1;
-	else if (fo_job_is(k->job, FO_JOB_CUDA_GRAPHS, 0) && fo_job_stated(k->job, FO_JOB_CUDA_GRAPHS))
-		l->graphs = -1;
+	l->tp_overlap = on_or_off(k->job, FO_JOB_TP_OVERLAP);
+	l->dp_overlap = on_or_off(k->job, FO_JOB_GRAD_OVERLAP);
+	l->graphs = on_or_off(k->job, FO_JOB_CUDA_GRAPHS);
 }
+
+/* AdamW in fp32 reads and writes 28 bytes of a weight; a list of separate operations does some twenty passes over 4. */
+#define UPDATE_BY_STEPS 80
 
 /* Bytes of an element of a type of settings.def's words. */
 static double bytes_of(double type) { return type == FO_JOB_FP32 ? 4 : 2; }
@@ -211,11 +216,15 @@ static void habits(struct asking *k)
 		p->gradient_bytes = bytes_of(reduce);
 	if (fo_job_is(job, FO_JOB_OPTIMIZER_IN_BACKWARD, 1))
 		p->kept_gradient = -1;
+	bool torch = fo_job_style_of(job) == FO_JOB_STYLE_TORCH;
 	if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 1))
 		p->logit_bytes = 8;
+	else if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 0) && torch) /* also beside a model that is compiled */
+		p->logit_bytes = fo_predict_style[FO_PREDICT_STYLE_EAGER].logit_bytes;
+	if (fo_job_is(job, FO_JOB_OPTIMIZER_FUSED, 0))
+		p->optimizer_bytes = UPDATE_BY_STEPS;
 	/* PyTorch's ways hold one copy of the weights, which is the master. */
-	bool torch = fo_job_style_of(job) == FO_JOB_STYLE_TORCH,
-	     small = fo_job_is(job, FO_JOB_PARAM_DTYPE, FO_JOB_BF16);
+	bool small = fo_job_is(job, FO_JOB_PARAM_DTYPE, FO_JOB_BF16);
 	double moments = fo_job_number(job, FO_JOB_MOMENTS);
 	double of_moment = small && torch ? 2 : 4; /* as the weight where nobody says it */
 	if (!isnan(moments))                       /* the third word of MOMENTS is 8bit */
@@ -265,7 +274,7 @@ static fo_status check_shape(struct asking *k, const struct fo_cluster *c)
 {
 	struct fo_job_shape *s = &k->o->shape;
 	fo_job_shape_of(k->job, c, s);
-	if (s->stage_unknown) {
+	if (s->stage_unknown && !k->stated) {
 		settle_zero(k);
 		fo_job_shape_of(k->job, c, s);
 	}
@@ -387,21 +396,32 @@ static fo_status prepare(struct asking *k, const struct fo_cluster *c, double se
 	return FO_OK;
 }
 
+static fo_status ask(struct asking *k, const struct fo_cluster *c)
+{
+	struct fo_job_shape *s = &k->o->shape;
+	*k->o = (struct fo_job_asked){ 0 };
+	FO_TRY(begin(k, c));
+	fo_job_shape_of(k->job, c, s);
+	if (isnan(s->tp * s->pp * s->cp * s->chunks))
+		return check_shape(k, c);
+	FO_TRY(check_division(k)); /* of a division that no model of this shape can have no number of devices helps */
+	if (!k->stated) /* a what-if gives what no option of the caller says */
+		FO_TRY(check_given(k));
+	FO_TRY(check_shape(k, c));
+	FO_TRY(prepare(k, c, s->seq));
+	layout(k);
+	return FO_OK;
+}
+
 fo_status fo_job_ask(struct fo_job *job, const struct fo_cluster *c, const struct fo_job_machine_given *given,
 		     struct fo_job_asked *o)
 {
-	*o = (struct fo_job_asked){ 0 };
-	struct asking k = { .job = job, .given = given, .o = o };
-	FO_TRY(begin(&k, c));
-	fo_job_shape_of(job, c, &o->shape);
-	if (isnan(o->shape.tp * o->shape.pp * o->shape.cp * o->shape.chunks))
-		return check_shape(&k, c);
-	FO_TRY(check_division(&k)); /* of a division that no model of this shape can have no number of devices helps */
-	FO_TRY(check_given(&k));
-	FO_TRY(check_shape(&k, c));
-	FO_TRY(prepare(&k, c, o->shape.seq));
-	layout(&k);
-	return FO_OK;
+	return ask(&(struct asking){ .job = job, .given = given, .o = o }, c);
+}
+
+fo_status fo_job_ask_stated(struct fo_job *job, const struct fo_cluster *c, struct fo_job_asked *o)
+{
+	return ask(&(struct asking){ .job = job, .o = o, .stated = true }, c);
 }
 
 fo_status fo_job_ask_base(struct fo_job *job, const struct fo_cluster *c, const struct fo_job_machine_given *given,

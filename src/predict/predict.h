@@ -119,6 +119,7 @@ struct fo_predict_job {
 	double kept_gradient;  /* bytes of a gradient that is kept; -1: none are (the optimizer is in backward) */
 	double weight_bytes;   /* of a weight that is kept beside masters */
 	double state_bytes;    /* masters and moments of a weight */
+	double optimizer_bytes; /* moved for a weight's update: 80 where an optimizer is not fused */
 };
 
 enum fo_predict_schedule { FO_PREDICT_1F1B, FO_PREDICT_INTERLEAVED, FO_PREDICT_ZERO_BUBBLE, FO_PREDICT_GPIPE };
@@ -207,8 +208,16 @@ void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predi
 
 /* ---- how sure, and why ---- */
 
-enum fo_predict_ground { FO_PREDICT_MEASURED, FO_PREDICT_CATALOGUE, FO_PREDICT_FITTED, FO_PREDICT_GUESS };
-extern const char *const fo_predict_ground_name[4]; /* "measured here", "catalogue", "fitted constant", "guess" */
+enum fo_predict_ground {
+	FO_PREDICT_MEASURED,
+	FO_PREDICT_CATALOGUE,
+	FO_PREDICT_FITTED,
+	FO_PREDICT_PUBLISHED, /* no fit has moved it: a figure that somebody published, or counts of bytes and launches */
+	FO_PREDICT_GUESS,
+	FO_PREDICT_GROUNDS
+};
+/* "measured here", "catalogue", "fitted constant", "published figure", "guess" */
+extern const char *const fo_predict_ground_name[FO_PREDICT_GROUNDS];
 enum { FO_PREDICT_RESTS = 12, FO_PREDICT_TERMS = 3 };
 struct fo_predict_certainty {
 	struct fo_range seconds, tokens_s, bytes; /* 80 % */
@@ -234,6 +243,23 @@ struct fo_predict_certainty {
 void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			     const struct fo_predict_step *s, struct fo_predict_certainty *out);
 
+/* How much faster one job is than another: tokens/s of a device over tokens/s. */
+struct fo_predict_gain {
+	double times;          /* exactly 1: nothing that is counted here differs */
+	struct fo_range range; /* 80 % */
+	double guessed;        /* of log times: the standard deviation that guesses carry */
+	const char *guess;     /* the guess that moves it most; NULL */
+	bool rests_on_guess;   /* guesses carry most of what is not known: the gain is not known, `times` is no answer */
+	const char *wrong;     /* why there is no answer, static; NULL */
+};
+/* Both bases must be of one machine. Every constant moves on both sides at once. */
+void fo_predict_gain_of(const struct fo_predict_base *a, const struct fo_predict_layout *before,
+			const struct fo_predict_base *b, const struct fo_predict_layout *after,
+			struct fo_predict_gain *out);
+/* What share of a step each part has, 80 %; NAN where nothing can be said. */
+void fo_predict_shares_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			  struct fo_range share[FO_PREDICT_PARTS]);
+
 /* The table of constants (constants.def). */
 struct fo_predict_constant_row {
 	const char *id;
@@ -242,6 +268,9 @@ struct fo_predict_constant_row {
 };
 extern const struct fo_predict_constant_row fo_predict_constant_row[];
 extern const int fo_predict_constant_count;
+enum fo_predict_ground fo_predict_ground_of(const struct fo_predict_constant_row *r);
+/* What is left of a constant's prior spread: half of it where a fit has moved it. */
+double fo_predict_spread_of(const struct fo_predict_constant_row *r);
 
 /* The style whose words a framework's name has ("NVIDIA NeMo/Megatron-Core"), else the neutral one. */
 enum fo_predict_style_id fo_predict_style_of(const char *framework);

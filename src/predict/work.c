@@ -190,7 +190,8 @@ static void once(const struct fo_predict_base *b, const struct fo_predict_layout
 	w->local_params = (m->layers * mine / w->pp + (w->pp > 1 ? 1 : 2 - m->tied) * m->vocab * m->hidden) / w->tp;
 	w->zero = l->zero;
 	w->fsdp = l->zero >= 3;
-	w->optimizer_bytes = w->local_params / (l->zero >= 1 ? w->shard : 1) * s->optimizer_bytes;
+	w->optimizer_bytes = w->local_params / (l->zero >= 1 ? w->shard : 1) *
+			     (j->optimizer_bytes > 0 ? j->optimizer_bytes : s->optimizer_bytes);
 	w->trains = !j->lora;
 	w->again = l->recompute, w->again_core = l->recompute_core, w->again_ffn = l->recompute_ffn;
 	w->layers = m->layers;

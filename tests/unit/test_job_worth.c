@@ -55,9 +55,9 @@ static void test_adapters(void **state)
 	job_set(&g, FO_JOB_ADAPTERS, 1);
 	job_set(&g, FO_JOB_ADAPTER_RANK, 16);
 	step(&g, &lora);
-	double share = lora.part[FO_JOB_TIME_MATMUL].low / all.part[FO_JOB_TIME_MATMUL].low;
+	double share = lora.part[FO_PREDICT_MATMUL].low / all.part[FO_PREDICT_MATMUL].low;
 	assert_true(share > 0.64 && share < 0.69);
-	assert_true(lora.part[FO_JOB_TIME_OPTIMIZER].high < 0.1 * all.part[FO_JOB_TIME_OPTIMIZER].high);
+	assert_true(lora.part[FO_PREDICT_OPTIMIZER].high < 0.1 * all.part[FO_PREDICT_OPTIMIZER].high);
 	job_rig_fini(&g);
 }
 
@@ -70,34 +70,34 @@ static void test_no_communication(void **state)
 	job_rig_init(&g, "megatron", "1xH100");
 	job_set(&g, FO_JOB_ZERO, 0);
 	step(&g, &s);
-	for (int i = FO_JOB_TIME_TENSOR; i <= FO_JOB_TIME_DATA; i++)
+	for (int i = FO_PREDICT_TENSOR; i <= FO_PREDICT_DATA; i++)
 		assert_true(zero(s.part[i]));
 	assert_true(s.total.low > 0 && s.total.low < s.total.high);
 	job_rig_fini(&g);
 	job_rig_init(&g, "megatron", "8xH100");
 	static const struct {
 		enum fo_job_setting s;
-		enum fo_job_time t;
-	} row[] = { { FO_JOB_TP, FO_JOB_TIME_TENSOR },
-		    { FO_JOB_CP, FO_JOB_TIME_CONTEXT },
-		    { FO_JOB_PP, FO_JOB_TIME_PIPELINE } };
+		enum fo_predict_part t;
+	} row[] = { { FO_JOB_TP, FO_PREDICT_TENSOR },
+		    { FO_JOB_CP, FO_PREDICT_CONTEXT },
+		    { FO_JOB_PP, FO_PREDICT_BUBBLE } };
 	job_set(&g, FO_JOB_ZERO, 0);
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
 		job_set(&g, row[i].s, 8);
 		step(&g, &s);
 		for (size_t k = 0; k < sizeof row / sizeof *row; k++)
 			assert_true((s.part[row[k].t].high > 0) == (k == i));
-		assert_true((s.part[FO_JOB_TIME_DATA].high > 0) ==
+		assert_true((s.part[FO_PREDICT_DATA].high > 0) ==
 			    (row[i].s == FO_JOB_CP)); /* CP ranks share weights */
 		job_set(&g, row[i].s, 1);
 	}
 	step(&g, &s);
-	assert_true(s.part[FO_JOB_TIME_DATA].low > 0);
+	assert_true(s.part[FO_PREDICT_DATA].low > 0);
 	job_rig_fini(&g);
 }
 
-/* Without a head, (p - 1) / m of the stages' time is idle, a v-th of that with v chunks, a third without bubbles of
- * weight gradients. */
+/* Without a head and with rows too short for attention to count, (p - 1) / m of the stages' time is idle, a v-th of that
+ * with v chunks, a third without bubbles of weight gradients (forward + backward of inputs - of weights, alike). */
 static void test_bubble(void **state)
 {
 	(void)state;
@@ -105,6 +105,8 @@ static void test_bubble(void **state)
 	struct fo_job_step s;
 	job_rig_init(&g, "megatron", "8xH100");
 	g.job.model.vocab = 128;
+	job_set(&g, FO_JOB_SEQ, 512);
+	job_set(&g, FO_JOB_MICRO_BATCH, 16);
 	job_set(&g, FO_JOB_ZERO, 0);
 	job_set(&g, FO_JOB_PP, 8);
 	job_set(&g, FO_JOB_PP_OVERLAP, 1);
@@ -119,9 +121,9 @@ static void test_bubble(void **state)
 		job_set(&g, FO_JOB_PP_VIRTUAL, row[i].chunks);
 		job_set(&g, FO_JOB_ACCUMULATION, row[i].m);
 		step(&g, &s);
-		double busy = 0, idle = middle(s.part[FO_JOB_TIME_PIPELINE]);
-		for (int t = 0; t < FO_JOB_TIMES; t++)
-			if (t != FO_JOB_TIME_PIPELINE && t != FO_JOB_TIME_OPTIMIZER)
+		double busy = 0, idle = middle(s.part[FO_PREDICT_BUBBLE]);
+		for (int t = 0; t < FO_PREDICT_PARTS; t++)
+			if (t != FO_PREDICT_BUBBLE && t != FO_PREDICT_OPTIMIZER && t != FO_PREDICT_REST)
 				busy += middle(s.part[t]);
 		if (fabs(idle / busy - row[i].idle) > 0.12 * row[i].idle + 0.02)
 			fail_msg("row %zu: %g of the time is idle, expected %g", i, idle / busy, row[i].idle);
@@ -138,7 +140,7 @@ static void unknown(struct job_rig *g, const char *words)
 	if (!strstr(s.unknown, words))
 		fail_msg("'%s' lacks '%s'", s.unknown, words);
 	assert_true(isnan(s.total.low) && isnan(s.total.high) && isnan(s.tokens_s.low) && isnan(s.mfu.high));
-	for (int i = 0; i < FO_JOB_TIMES; i++)
+	for (int i = 0; i < FO_PREDICT_PARTS; i++)
 		assert_true(isnan(s.part[i].low));
 	fo_job_what_if(&g->job, &g->cluster, &(struct fo_job_change){ FO_JOB_COMPILE, 0 }, 1, &w);
 	assert_true(isnan(w.times.low) && isnan(w.times.high));
@@ -171,7 +173,7 @@ static void test_unknown(void **state)
 	job_rig_fini(&g);
 	job_rig_init(&g, "torchtitan", "8xA100"); /* no fp8 there */
 	job_set(&g, FO_JOB_FP8, FO_JOB_FP8_TENSORWISE);
-	unknown(&g, "fp8");
+	unknown(&g, "number type");
 	job_rig_fini(&g);
 }
 
@@ -186,6 +188,7 @@ static void test_monotony(void **state)
 	job_set(&g, FO_JOB_TP, 4);
 	job_set(&g, FO_JOB_PP, 4);
 	job_set(&g, FO_JOB_ACCUMULATION, 8);
+	g.cluster.net_assumed = false;
 	step(&g, &fast);
 	g.cluster.net_gb_s = fo_range_scaled(0.1, g.cluster.net_gb_s);
 	step(&g, &slow);
@@ -202,8 +205,8 @@ static void test_monotony(void **state)
 	step(&g, &fast);
 	job_set(&g, FO_JOB_TP, 16);
 	step(&g, &slow);
-	assert_true(slow.part[FO_JOB_TIME_TENSOR].low > 1.1 * fast.part[FO_JOB_TIME_TENSOR].low);
-	assert_true(slow.part[FO_JOB_TIME_TENSOR].high > 1.1 * fast.part[FO_JOB_TIME_TENSOR].high);
+	assert_true(slow.part[FO_PREDICT_TENSOR].low > 1.1 * fast.part[FO_PREDICT_TENSOR].low);
+	assert_true(slow.part[FO_PREDICT_TENSOR].high > 1.1 * fast.part[FO_PREDICT_TENSOR].high);
 	job_rig_fini(&g);
 }
 
@@ -219,7 +222,7 @@ static void test_order_of_gains(void **state)
 	g.job.value[FO_JOB_RECOMPUTE_OPTION].text = "op";
 	job_set(&g, FO_JOB_COMPILE, 0);
 	struct fo_range compile = gain_of(&g, FO_JOB_COMPILE, 1);
-	assert_true(compile.low > 1.05 && compile.high < 1.3);
+	assert_true(compile.low > 1 && compile.low < 1.157 && compile.high > 1.157 && compile.high < 1.3);
 	job_set(&g, FO_JOB_COMPILE, 1);
 	const struct fo_job_change tensorwise[] = { { FO_JOB_FP8, FO_JOB_FP8_TENSORWISE }, { FO_JOB_FP8_GATHER, 1 } };
 	struct fo_range fp8 = gain(&g, tensorwise, 2), rowwise = gain_of(&g, FO_JOB_FP8, FO_JOB_FP8_ROWWISE);
@@ -287,10 +290,9 @@ static void test_properties(void **state)
 		job_set(&g, FO_JOB_ACCUMULATION, 1 + below(32));
 		job_set(&g, FO_JOB_COMPILE, below(2));
 		job_set(&g, FO_JOB_FP8, below(6));
-		job_set(&g, FO_JOB_OFFLOAD_OPTIMIZER, below(2));
 		step(&g, &s);
 		double sum = 0;
-		for (int i = 0; i < FO_JOB_TIMES; i++) {
+		for (int i = 0; i < FO_PREDICT_PARTS; i++) {
 			assert_true(s.part[i].low >= 0 && s.part[i].low <= s.part[i].high);
 			sum += s.part[i].high;
 		}
