@@ -20,7 +20,8 @@ static const char *const form[FO_DRAW_STYLES] = {
 /* In the colour of `kind`. */
 static void mark(struct fo_str *out, const char *shape, int kind, enum fo_draw_point_mark m)
 {
-	fo_str_printf(out, "<path class=\"pt s%d%s\" d=\"%s\"/>", kind, m == FO_DRAW_POINT_HOLLOW ? " open" : "", shape);
+	fo_str_printf(out, "<path class=\"pt s%d%s\" d=\"%s\"/>", kind, m == FO_DRAW_POINT_HOLLOW ? " open" : "",
+		      shape);
 	if (m >= FO_DRAW_POINT_RING)
 		fo_str_puts(out, "<path class=\"ring\" d=\"" RING "\"/>");
 	if (m == FO_DRAW_POINT_CHOSEN)

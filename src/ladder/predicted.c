@@ -8,11 +8,12 @@
 #include <string.h>
 
 const char *const fo_rung_state_name[FO_RUNG_STATES] = {
-	"taken", "loses", "does not fit", "not told apart", "has it", "beside",
+	"taken", "loses", "does not fit", "not told apart", "nothing to change", "beside",
 };
 const char fo_predicted_unknown[] =
-	"page-locked memory of the loader, the first layer gathered before the batch, early stop of recomputation, the "
-	"time at which fp8 scales are computed, CPU affinity, clock boosts of GPU and CPU";
+	"weights gathered several layers ahead, page-locked memory of the loader, the first layer gathered before the "
+	"batch, early stop of recomputation, the time at which fp8 scales are computed, CPU affinity, clock boosts of GPU "
+	"and CPU";
 
 /* ---- a job with some settings changed ---- */
 
@@ -111,16 +112,38 @@ static void again_attempts(const struct climb *k, const struct fo_job *job, stru
 		add(a, &(struct setting){ FO_JOB_RECOMPUTE, mode[i] }, 1);
 }
 
-/* Less tensor parallelism, with recomputation as it is or more of it. */
+static bool is_local(const struct climb *k, const struct fo_job *job)
+{
+	return !k->batch_fixed && fo_job_known(job, FO_JOB_LOCAL_BATCH);
+}
+
+static double batch_of(const struct climb *k, const struct fo_job *job)
+{
+	return or_one(job, is_local(k, job) ? FO_JOB_LOCAL_BATCH : FO_JOB_MICRO_BATCH);
+}
+
+/* Settings with a batch: a step is one micro-batch, as the document's are, unless somebody states its batch. */
+static void add_batch(struct attempts *a, bool local, double size, const struct setting *set, int sets)
+{
+	struct setting all[SETTINGS];
+	memcpy(all, set, (size_t)sets * sizeof *set);
+	if (local)
+		all[sets++] = (struct setting){ FO_JOB_LOCAL_BATCH, size };
+	all[sets++] = (struct setting){ FO_JOB_MICRO_BATCH, size };
+	add(a, all, sets);
+}
+
+/* Less tensor parallelism, with any recomputation, and with the local batch as it is, or so small that a step keeps its
+ * batch. */
 static void tp_attempts(const struct climb *k, const struct fo_job *job, struct attempts *a)
 {
-	double now = or_one(job, FO_JOB_TP), again = fo_job_or(job, FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_FULL);
-	(void)k;
+	double now = or_one(job, FO_JOB_TP), batch = batch_of(k, job);
 	for (double tp = 1; tp < now; tp *= 2) {
-		add(a, &(struct setting){ FO_JOB_TP, tp }, 1);
-		for (int r = FO_JOB_RECOMPUTE_NONE; r <= FO_JOB_RECOMPUTE_FULL; r++)
-			if (r != again)
-				add(a, (struct setting[]){ { FO_JOB_TP, tp }, { FO_JOB_RECOMPUTE, r } }, 2);
+		double least = fmax(1, floor(batch * tp / now));
+		for (double size = batch; size > 0; size = size > least ? least : 0)
+			for (int r = FO_JOB_RECOMPUTE_NONE; r <= FO_JOB_RECOMPUTE_FULL; r++)
+				add_batch(a, is_local(k, job), size,
+					  (struct setting[]){ { FO_JOB_TP, tp }, { FO_JOB_RECOMPUTE, r } }, 2);
 	}
 }
 
@@ -142,24 +165,10 @@ static void hsdp_attempts(const struct climb *k, const struct fo_job *job, struc
 /* Other sequences at once, with any recomputation. */
 static void batch_attempts(const struct climb *k, const struct fo_job *job, struct attempts *a)
 {
-	enum fo_job_setting s = k->batch_fixed || !fo_job_known(job, FO_JOB_LOCAL_BATCH) ? FO_JOB_MICRO_BATCH
-											 : FO_JOB_LOCAL_BATCH;
-	double now = or_one(job, s);
 	static const double size[] = { 1, 2, 3, 4, 6, 8, 12, 16 };
 	for (size_t i = 0; i < sizeof size / sizeof *size; i++)
-		for (int r = FO_JOB_RECOMPUTE_NONE; r <= FO_JOB_RECOMPUTE_FULL; r++) {
-			if (size[i] == now && fo_job_is(job, FO_JOB_RECOMPUTE, r))
-				continue;
-			if (s == FO_JOB_LOCAL_BATCH) /* a step is one micro-batch, as the document's are */
-				add(a,
-				    (struct setting[]){ { s, size[i] },
-							{ FO_JOB_RECOMPUTE, r },
-							{ FO_JOB_MICRO_BATCH, NAN },
-							{ FO_JOB_GLOBAL_BATCH, NAN } },
-				    4);
-			else
-				add(a, (struct setting[]){ { s, size[i] }, { FO_JOB_RECOMPUTE, r } }, 2);
-		}
+		for (int r = FO_JOB_RECOMPUTE_NONE; r <= FO_JOB_RECOMPUTE_FULL; r++)
+			add_batch(a, is_local(k, job), size[i], &(struct setting){ FO_JOB_RECOMPUTE, r }, 1);
 }
 
 static const struct rung {
@@ -170,27 +179,64 @@ static const struct rung {
 	void (*attempts)(const struct climb *k, const struct fo_job *job, struct attempts *a);
 	bool beside;
 } rung[] = {
-	{ "qkv", "one product for queries, keys and values", "1.1", { { FO_JOB_MERGED_QKV, 1 } }, 1 },
-	{ "optimizer", "fused optimizer", "1.2", { { FO_JOB_OPTIMIZER_FUSED, 1 } }, 1 },
-	{ "compile",
-	  "compiled model and loss",
-	  "1.3",
-	  { { FO_JOB_COMPILE, 1 }, { FO_JOB_COMPILE_LOSS, 1 } },
-	  2,
+	{ .id = "qkv",
+	  .title = "one product for queries, keys and values",
+	  .section = "1.1",
+	  .set = { { FO_JOB_MERGED_QKV, 1 } },
+	  .sets = 1 },
+	{ .id = "optimizer",
+	  .title = "fused optimizer",
+	  .section = "1.2",
+	  .set = { { FO_JOB_OPTIMIZER_FUSED, 1 } },
+	  .sets = 1 },
+	{ .id = "compile",
+	  .title = "compiled model and loss",
+	  .section = "1.3",
+	  .set = { { FO_JOB_COMPILE, 1 }, { FO_JOB_COMPILE_LOSS, 1 } },
+	  .sets = 2,
 	  .titan = true },
-	{ "bf16", "weights and moments in bf16", "2.1", { { FO_JOB_PARAM_DTYPE, FO_JOB_BF16 } }, 1, .titan = true },
-	{ "in-backward", "optimizer in backward", "2.2", { { FO_JOB_OPTIMIZER_IN_BACKWARD, 1 } }, 1, .titan = true },
-	{ "reduce", "gradients reduced in bf16", "2.3", { { FO_JOB_GRAD_REDUCE, FO_JOB_BF16 } }, 1 },
-	{ "recompute", "less recomputation", "2.4", .attempts = again_attempts },
-	{ "tp", "less tensor parallelism", "2.5", .attempts = tp_attempts },
-	{ "async-tp", "asynchronous tensor parallelism", "2.5.1", .attempts = async_attempts },
-	{ "hsdp", "one replica in a node or rack", "2.7", .attempts = hsdp_attempts },
-	{ "prefetch", "weights gathered further ahead", "3.1", { { FO_JOB_PREFETCH, 1 } }, 1 },
-	{ "batch", "a batch that fills the memory", "checklist 3", .attempts = batch_attempts },
-	{ "fp8", "linear layers in fp8", "3.4", { { FO_JOB_FP8, FO_JOB_FP8_TENSORWISE } }, 1, .beside = true },
+	{ .id = "bf16",
+	  .title = "weights and moments in bf16",
+	  .section = "2.1",
+	  .set = { { FO_JOB_PARAM_DTYPE, FO_JOB_BF16 } },
+	  .sets = 1,
+	  .titan = true },
+	{ .id = "in-backward",
+	  .title = "optimizer in backward",
+	  .section = "2.2",
+	  .set = { { FO_JOB_OPTIMIZER_IN_BACKWARD, 1 } },
+	  .sets = 1,
+	  .titan = true },
+	{ .id = "reduce",
+	  .title = "gradients reduced in bf16",
+	  .section = "2.3",
+	  .set = { { FO_JOB_GRAD_REDUCE, FO_JOB_BF16 } },
+	  .sets = 1 },
+	{ .id = "recompute", .title = "less recomputation", .section = "2.4", .attempts = again_attempts },
+	{ .id = "tp", .title = "less tensor parallelism", .section = "2.5", .attempts = tp_attempts },
+	{ .id = "async-tp",
+	  .title = "asynchronous tensor parallelism",
+	  .section = "2.5.1",
+	  .attempts = async_attempts },
+	{ .id = "hsdp", .title = "one replica in a node or rack", .section = "2.7", .attempts = hsdp_attempts },
+	{ .id = "prefetch",
+	  .title = "the next layer's weights gathered ahead",
+	  .section = "3.1",
+	  .set = { { FO_JOB_PREFETCH, 1 } },
+	  .sets = 1 },
+	{ .id = "batch",
+	  .title = "a batch that fills the memory",
+	  .section = "checklist 3",
+	  .attempts = batch_attempts },
+	{ .id = "fp8",
+	  .title = "linear layers in fp8",
+	  .section = "3.4",
+	  .set = { { FO_JOB_FP8, FO_JOB_FP8_TENSORWISE } },
+	  .sets = 1,
+	  .beside = true },
 };
 enum { RUNGS = sizeof rung / sizeof *rung };
-_Static_assert(RUNGS <= FO_PREDICTED_RUNGS, "rungs of the result");
+_Static_assert(sizeof rung / sizeof *rung <= FO_PREDICTED_RUNGS, "rungs of the result");
 
 static void attempts_of(const struct climb *k, const struct rung *r, const struct fo_job *job, struct attempts *a)
 {
@@ -217,7 +263,8 @@ static const char *change_text(struct fo_predicted_ladder *l, struct fo_job *was
 	for (int i = 0; i < a->sets; i++) {
 		enum fo_job_setting s = a->set[i].s;
 		char name[40];
-		if (isnan(a->set[i].number) || fo_job_is(was, s, a->set[i].number))
+		bool told = s == FO_JOB_MICRO_BATCH && i > 0 && a->set[i - 1].s == FO_JOB_LOCAL_BATCH;
+		if (told || fo_job_is(was, s, a->set[i].number))
 			continue;
 		size_t n = 0;
 		for (const char *p = fo_job_setting_row[s].id; *p && n + 1 < sizeof name; p++)
@@ -230,12 +277,19 @@ static const char *change_text(struct fo_predicted_ladder *l, struct fo_job *was
 	return text;
 }
 
+/* Does the job have all of it? */
+static bool is_idle(const struct fo_job *job, const struct attempt *a)
+{
+	for (int i = 0; i < a->sets; i++)
+		if (!fo_job_is(job, a->set[i].s, a->set[i].number))
+			return false;
+	return true;
+}
+
 static void apply(struct fo_job *job, const struct attempt *a)
 {
 	for (int i = 0; i < a->sets; i++) {
 		fo_job_set(job, a->set[i].s, a->set[i].number);
-		if (isnan(a->set[i].number)) /* not known: it follows from the others */
-			job->value[a->set[i].s].origin = FO_JOB_UNKNOWN;
 		if (a->set[i].s == FO_JOB_RECOMPUTE) { /* whose option was of the other kind */
 			job->value[FO_JOB_RECOMPUTE_OPTION] = (struct fo_job_value){ .number = NAN };
 			job->value[FO_JOB_RECOMPUTE_LAYERS] = (struct fo_job_value){ .number = NAN };
@@ -254,6 +308,8 @@ static bool best_of(const struct climb *k, const struct rung *r, const struct tr
 	attempts_of(k, r, &from->job, &a);
 	for (int i = 0; i < a.n; i++) {
 		struct tried t;
+		if (is_idle(&from->job, &a.v[i]))
+			continue;
 		fo_job_copy(&t.job, &from->job);
 		apply(&t.job, &a.v[i]);
 		bool ok = look(k, &t) == FO_OK && is_legal(k, &t);
@@ -273,9 +329,6 @@ static bool best_of(const struct climb *k, const struct rung *r, const struct tr
 	struct fo_job was;
 	fo_job_copy(&was, &from->job);
 	*change = change_text(k->l, &was, &out->job, &a.v[best]);
-	*change = *change ? *change : "nothing";
-	/* Texts of the words lie in the arenas of both copies. */
-	*change = fo_arena_printf(&k->l->arena, "%s", *change);
 	fo_job_fini(&was);
 	return true;
 }
@@ -427,7 +480,7 @@ const char *fo_ladder_assume_baseline(struct fo_job *job)
 			fo_job_set(job, set[n].s, set[n].number);
 	if (!fo_job_stated(job, FO_JOB_GLOBAL_BATCH) && !fo_job_stated(job, FO_JOB_LOCAL_BATCH)) {
 		fo_job_set(job, FO_JOB_LOCAL_BATCH, size[i].batch);
-		job->value[FO_JOB_MICRO_BATCH] = (struct fo_job_value){ .number = NAN };
+		fo_job_set(job, FO_JOB_MICRO_BATCH, size[i].batch);
 	}
 	return size[i].what;
 }
