@@ -100,16 +100,10 @@ static fo_status fixed_of(const struct plan *in, struct fo_arena *arena, struct 
 					FO_PREDICT_ZERO_BUBBLE };
 	static const int again[] = { FO_PLAN_AGAIN_NONE, FO_PLAN_AGAIN_OP, FO_PLAN_AGAIN_FULL };
 	const struct fo_cli_job *j = &in->job;
-	*f = (struct fo_plan_fixed){ .tp = (double)j->tp,
-				     .cp = (double)j->cp,
-				     .pp = (double)j->pp,
-				     .ep = (double)j->ep,
-				     .chunks = (double)j->chunks,
-				     .shard = (double)j->shard,
-				     .micro_batch = (double)j->micro_batch,
-				     .zero = (int)j->zero,
-				     .schedule = -1,
-				     .again = -1 };
+	*f = FO_PLAN_FREE;
+	f->tp = (double)j->tp, f->cp = (double)j->cp, f->pp = (double)j->pp, f->ep = (double)j->ep;
+	f->chunks = (double)j->chunks, f->shard = (double)j->shard, f->micro_batch = (double)j->micro_batch;
+	f->zero = (int)j->zero;
 	if (j->schedule >= 0)
 		f->schedule = schedule[j->schedule];
 	if (j->recompute >= 0)
@@ -169,7 +163,8 @@ static fo_status ask(const struct plan *in, struct fo_cli_planned *p)
 					 .devices = a->cluster.devices,
 					 .half = fo_job_is(&a->job, FO_JOB_DTYPE, FO_JOB_MATMUL_FP16) &&
 						 p->job.job.type == FO_PREDICT_BF16,
-					 .global_batch = batch };
+					 .global_batch = batch,
+					 .model = &a->job.model };
 	return fixed_of(in, &a->arena, &p->ask.fixed);
 }
 

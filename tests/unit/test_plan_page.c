@@ -29,7 +29,7 @@ static void ask(struct fo_plan_asked *a, const char *model, const char *device, 
 	*a = (struct fo_plan_asked){ .framework = fo_plan_framework_of("megatron"),
 				     .devices = devices,
 				     .global_batch = batch,
-				     .fixed = { .zero = -1, .schedule = -1, .again = -1 } };
+				     .fixed = FO_PLAN_FREE };
 	assert_null(fo_predict_prepare(&job, &a->base));
 }
 
