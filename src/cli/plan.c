@@ -94,12 +94,11 @@ static fo_status check_fixed(const struct fo_plan_fixed *f)
 	return FO_OK;
 }
 
-static fo_status fixed_of(const struct plan *in, struct fo_arena *arena, struct fo_plan_fixed *f)
+static fo_status fixed_of(const struct fo_cli_job *j, const char *fix, struct fo_arena *arena, struct fo_plan_fixed *f)
 {
 	static const int schedule[] = { FO_PREDICT_GPIPE, FO_PREDICT_1F1B, FO_PREDICT_INTERLEAVED,
 					FO_PREDICT_ZERO_BUBBLE };
 	static const int again[] = { FO_PLAN_AGAIN_NONE, FO_PLAN_AGAIN_OP, FO_PLAN_AGAIN_FULL };
-	const struct fo_cli_job *j = &in->job;
 	*f = FO_PLAN_FREE;
 	f->tp = (double)j->tp, f->cp = (double)j->cp, f->pp = (double)j->pp, f->ep = (double)j->ep;
 	f->chunks = (double)j->chunks, f->shard = (double)j->shard, f->micro_batch = (double)j->micro_batch;
@@ -112,7 +111,7 @@ static fo_status fixed_of(const struct plan *in, struct fo_arena *arena, struct 
 		return fo_hint(fo_fail(FO_EARG, "GPipe is not searched: 1F1B takes as long and less memory"),
 			       "--schedule=1f1b");
 	const char **one;
-	int n = in->fix ? fo_job_split_settings(in->fix, arena, &one) : 0;
+	int n = fix ? fo_job_split_settings(fix, arena, &one) : 0;
 	for (int i = 0; i < n; i++)
 		FO_TRY(fix_one(f, one[i]));
 	return check_fixed(f);
@@ -146,7 +145,7 @@ static void find_changes(struct fo_cli_planned *p)
 	p->changes = fo_plan_changes(&p->ask, &p->from, &p->plan.point[p->plan.named].layout, p->change);
 }
 
-static fo_status ask(const struct plan *in, struct fo_cli_planned *p)
+static fo_status ask(const struct fo_cli_job *in, const char *fix, struct fo_cli_planned *p)
 {
 	struct fo_cli_asked *a = p->asked;
 	find_from(p);
@@ -165,7 +164,20 @@ static fo_status ask(const struct plan *in, struct fo_cli_planned *p)
 						 p->job.job.type == FO_PREDICT_BF16,
 					 .global_batch = batch,
 					 .model = &a->job.model };
-	return fixed_of(in, &a->arena, &p->ask.fixed);
+	return fixed_of(in, fix, &a->arena, &p->ask.fixed);
+}
+
+fo_status fo_cli_plan_read(const struct fo_cli_call *call, const struct fo_cli_job *given, const char *fix,
+			   struct fo_cli_planned *p)
+{
+	/* A division is of use where something runs it. */
+	struct fo_cli_job job = *given;
+	p->assumed_framework = job.framework < 0 && call->argc < 2 && !job.torchtitan && !job.megatron &&
+			       !job.deepspeed;
+	if (p->assumed_framework)
+		job.framework = FO_CLI_MEGATRON;
+	FO_TRY(fo_cli_job_read(call, &job, p->asked));
+	return ask(&job, fix, p);
 }
 
 /* ---- what limits ---- */
@@ -313,15 +325,7 @@ static fo_status run(const struct fo_cli_call *call)
 	struct fo_cli_asked a;
 	struct fo_cli_planned *p = fo_xmalloc(sizeof *p);
 	p->asked = &a;
-	/* A division is of use where something runs it. */
-	struct fo_cli_job job = in->job;
-	p->assumed_framework = job.framework < 0 && call->argc < 2 && !job.torchtitan && !job.megatron &&
-			       !job.deepspeed;
-	if (p->assumed_framework)
-		job.framework = FO_CLI_MEGATRON;
-	fo_status st = fo_cli_job_read(call, &job, &a);
-	if (st == FO_OK)
-		st = ask(in, p);
+	fo_status st = fo_cli_plan_read(call, &in->job, in->fix, p);
 	if (st == FO_OK)
 		st = fo_cli_cost_read(&in->cost, a.cluster.device, job.watts, &p->rates);
 	if (st == FO_OK)

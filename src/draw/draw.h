@@ -55,7 +55,7 @@ char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit);
 /* ---- lines ---- */
 
 /* A run of points. x ascends (points that go back are left out; NULL: 0, 1, 2, ...); a y that is not finite (with
- * y_log: not above 0) interrupts the line. Long runs are thinned without loss of a peak (M4: Jugel and others, VLDB
+ * y_log: not above 0) interrupts the line; with x_log points that are not above 0 in x are left out. Long runs are thinned without loss of a peak (M4: Jugel and others, VLDB
  * 2014). */
 enum { FO_DRAW_STYLES = 6 };
 struct fo_draw_series {
@@ -83,7 +83,7 @@ struct fo_draw_lines {
 	const char *title, *desc; /* caption; a description for readers who cannot see the picture */
 	const char *x_name, *y_name;
 	enum fo_draw_unit y_unit;
-	bool y_log;
+	bool y_log, x_log;
 	/* The y axis holds at least this (NaN: nothing said) and all that is drawn. */
 	double y_lo, y_hi;
 	const struct fo_draw_series *series;

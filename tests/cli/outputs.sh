@@ -45,7 +45,7 @@ arguments_of() {
 	"devices "* | "ops "* | "machine "* | "passes "* | "config "*) ;;
 	"program --svg") echo "--schedule=1f1b" ;;
 	"program "*) echo "$tiny" ;;
-	"plan "*) echo "--model=llama-3.1-8b --cluster=1xHGX-H100 --seq=2048 --global-batch=8 --framework=deepspeed" ;;
+	"plan "* | "scale "*) echo "--model=llama-3.1-8b --cluster=1xHGX-H100 --seq=2048 --global-batch=8 --framework=deepspeed" ;;
 	"predict cluster "*) echo "titan.toml --cluster=8xHGX-H100" ;;
 	"ladder plan "*) echo "titan.toml --cluster=8xHGX-H100" ;;
 	"predict --trace") echo "$tiny --train.rows=2 --ranks=2 --run.threads=2 --profile=profile.json" ;;
