@@ -6,6 +6,7 @@
 
 struct plan {
 	struct fo_cli_job job;
+	struct fo_cli_cost cost;
 	const char *fix, *html, *json;
 	int objective;
 	int64_t top;
@@ -21,6 +22,7 @@ static const struct fo_opt rows[] = {
 		"this cluster or a part of it",
 		"time|mfu|cost"),
 	FO_OPT_INT(struct plan, top, "plan.top", "N", "6", 1, FO_PLAN_SHOWN, "", "divisions that are shown"),
+	FO_CLI_COST_ROWS(struct plan, "plan"),
 	FO_OPT_OUTPUT(struct plan, html, "plan.html", "FILE", NULL, "a page", FO_OUTPUT_PAGE),
 	FO_CLI_OUTPUT_ROWS(struct plan, "plan", "JSON on standard output"),
 };
@@ -121,17 +123,6 @@ static fo_status fixed_of(const struct fo_cli_job *j, const char *fix, struct fo
 	return check_fixed(f);
 }
 
-static const struct fo_plan_framework *framework_of(const struct fo_job *job)
-{
-	const char *id = job->form ? job->form->id : "any";
-	const struct fo_plan_framework *f = fo_plan_framework_of(id);
-	if (!f && (!strncmp(id, "megatron", 8) || !strncmp(id, "nemo", 4)))
-		f = fo_plan_framework_of("megatron");
-	if (!f && !strncmp(id, "torchtitan", 10))
-		f = fo_plan_framework_of("torchtitan");
-	return f ? f : fo_plan_framework_of("any");
-}
-
 /* The division of the configuration that was given, if it has a whole one. */
 static void find_from(struct fo_cli_planned *p)
 {
@@ -173,7 +164,7 @@ static fo_status ask(const struct fo_cli_job *in, const char *fix, struct fo_cli
 		return fo_hint(fo_fail(FO_EARG, "how much a step is must be known: the batch is not searched"),
 			       "--global-tokens=4M, or --global-batch=512 sequences");
 	p->ask = (struct fo_plan_asked){ .base = p->job.base,
-					 .framework = framework_of(&a->job),
+					 .framework = fo_plan_framework_of_form(a->job.form ? a->job.form->id : "any"),
 					 .devices = a->cluster.devices,
 					 .half = fo_job_is(&a->job, FO_JOB_DTYPE, FO_JOB_MATMUL_FP16) &&
 						 p->job.job.type == FO_PREDICT_BF16,
@@ -305,6 +296,7 @@ static fo_status search(const struct plan *in, struct fo_cli_planned *p)
 	}
 	FO_TRY(st);
 	p->top = (int)in->top;
+	p->pictures = in->html != NULL;
 	p->cost = in->objective == OBJECTIVE_COST;
 	for (int i = 0; i < p->plan.points; i++)
 		if (fo_cli_planned_shows(p, i))
@@ -338,6 +330,8 @@ static fo_status run(const struct fo_cli_call *call)
 	memset(p, 0, sizeof *p);
 	p->asked = &a;
 	fo_status st = fo_cli_plan_read(call, &in->job, in->fix, p);
+	if (st == FO_OK)
+		st = fo_cli_cost_read(&in->cost, a.cluster.device, job.watts, &p->rates);
 	if (st == FO_OK)
 		st = search(in, p);
 	if (st == FO_OK)

@@ -48,6 +48,7 @@ arguments_of() {
 	"plan machine "*) echo "$tiny --train.rows=2 --ranks=2 --run.threads=2 --profile=profile.json --fix=tp=1,cp=1,pp=1" ;;
 	"plan "* | "scale "*) echo "--model=llama-3.1-8b --cluster=1xHGX-H100 --seq=2048 --global-batch=8 --framework=deepspeed" ;;
 	"predict cluster "*) echo "titan.toml --cluster=8xHGX-H100" ;;
+	"ladder plan "*) echo "titan.toml --cluster=8xHGX-H100" ;;
 	"predict --trace") echo "$tiny --train.rows=2 --ranks=2 --run.threads=2 --profile=profile.json" ;;
 	"predict "*) echo "--program.file=step.txt --run.threads=1 --profile=profile.json" ;;
 	"init "*) echo "init$n.yaml" ;;
