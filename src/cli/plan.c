@@ -119,7 +119,7 @@ static fo_status fixed_of(const struct fo_cli_job *j, const char *fix, struct fo
 	if (j->schedule >= 0 && f->schedule == FO_PREDICT_GPIPE)
 		return fo_hint(fo_fail(FO_EARG, "GPipe is not searched: 1F1B takes as long and less memory"),
 			       "--schedule=1f1b");
-	FO_TRY(fo_cli_plan_fix(in->fix, arena, f));
+	FO_TRY(fo_cli_plan_fix(fix, arena, f));
 	return check_fixed(f);
 }
 
@@ -331,7 +331,7 @@ static fo_status run(const struct fo_cli_call *call)
 	p->asked = &a;
 	fo_status st = fo_cli_plan_read(call, &in->job, in->fix, p);
 	if (st == FO_OK)
-		st = fo_cli_cost_read(&in->cost, a.cluster.device, job.watts, &p->rates);
+		st = fo_cli_cost_read(&in->cost, a.cluster.device, in->job.watts, &p->rates);
 	if (st == FO_OK)
 		st = search(in, p);
 	if (st == FO_OK)
