@@ -327,7 +327,7 @@ static fo_status run(const struct fo_cli_call *call)
 	p->asked = &a;
 	fo_status st = fo_cli_plan_read(call, &in->job, in->fix, p);
 	if (st == FO_OK)
-		st = fo_cli_cost_read(&in->cost, a.cluster.device, job.watts, &p->rates);
+		st = fo_cli_cost_read(&in->cost, a.cluster.device, in->job.watts, &p->rates);
 	if (st == FO_OK)
 		st = search(in, p);
 	if (st == FO_OK)
