@@ -47,6 +47,7 @@ const struct fo_command *const fo_commands[] = {
 	&fo_cmd_status,
 	&fo_cmd_report,
 	&fo_cmd_compare,
+	&fo_cmd_compare_clusters,
 	&fo_cmd_ladder,
 	&fo_cmd_ladder_plan,
 	&fo_cmd_health,

@@ -1,5 +1,5 @@
 /* The pictures of a plan's page: where all divisions lie, what the best one loses, what it does when. */
-#include "cli/plan.h"
+#include "cli/scale.h"
 
 #include "plan/landscape.h"
 
@@ -77,6 +77,42 @@ static void timeline(struct fo_doc *d, const struct fo_cli_planned *p)
 	fo_plan_timeline_fini(&t);
 }
 
+/* Sizes up to this many times the cluster's, and down to it: those that somebody who plans this one could have. */
+enum { SIZES_AROUND = 16 };
+
+/* MFU and goodput on smaller and larger clusters of the same nodes, each with the best plan of its own. */
+static void scaling(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	const struct fo_cluster *c = &p->asked->cluster;
+	struct fo_scale *of = fo_xmalloc(2 * sizeof *of);
+	struct fo_scale_asked a = { .plan = p->ask,
+				    .per_node = c->per_node,
+				    .net = { c->net_gb_s.high > 0 ? c->net_gb_s.low / c->net_gb_s.high : 1, 1 },
+				    .net_measured = fo_range_known(p->asked->given.net_gb_s),
+				    .goodput = { .failures = FO_GOODPUT_FAILURES,
+						 .save_s = FO_GOODPUT_SAVE_S,
+						 .restart_s = FO_GOODPUT_RESTART_S,
+						 .days = FO_GOODPUT_DAYS } };
+	double size[FO_SCALE_SIZES];
+	for (int i = 0, n = fo_scale_sizes(c->per_node, size); i < n; i++)
+		if (size[i] * SIZES_AROUND >= p->ask.devices && size[i] <= SIZES_AROUND * p->ask.devices)
+			a.size[a.sizes++] = size[i];
+	fo_doc_heading(d, "On smaller and larger clusters");
+	fo_status st = a.sizes ? fo_scale_of(&of[0], &a) : fo_fail(FO_EARG, "no other size is near");
+	a.weak = true;
+	if (st == FO_OK)
+		st = fo_scale_of(&of[1], &a);
+	if (st == FO_OK)
+		fo_cli_scale_picture(d, &of[0], &of[1]);
+	else
+		fo_doc_remark(d, "No curves: %s.", fo_err_text());
+	fo_doc_only(d, FO_DOC_PAGE);
+	if (st == FO_OK)
+		fo_doc_remark(d, "'flatout scale' has the figures, and says what they rest on.");
+	fo_err_clear();
+	free(of);
+}
+
 void fo_cli_planned_pictures(struct fo_doc *d, const struct fo_cli_planned *p)
 {
 	fo_doc_only(d, FO_DOC_PAGE);
@@ -84,6 +120,7 @@ void fo_cli_planned_pictures(struct fo_doc *d, const struct fo_cli_planned *p)
 	fo_doc_heading(d, "What the step loses against the peak");
 	fo_cli_losses(d, &p->plan.point[p->plan.named].step);
 	timeline(d, p);
+	scaling(d, p);
 	fo_doc_only(d, FO_DOC_BOTH);
 }
 

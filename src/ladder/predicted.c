@@ -45,6 +45,8 @@ static bool is_legal(const struct climb *k, const struct tried *t)
 	l.ep = fmax(1, l.ep);
 	if (l.devices / (l.tp * l.pp) <= 1)
 		l.zero = 0;
+	if (l.tp_overlap < 0 || l.tp <= 1) /* said to be off, or about nothing */
+		l.tp_overlap = 0;
 	return !fo_plan_illegal(&a, &l);
 }
 

@@ -8,7 +8,7 @@ enum { BYTES_MOST = 4 << 20, VERSION = 1 };
 #define WORD "plan"
 
 #define POINT(m, key, unit, means, ...) FO_FIELD(struct fo_plan_file_point, m, key, unit, means, __VA_ARGS__)
-#define POSITIVE .flags = FO_NEEDED, .low = 1e-12, .high = 1e15
+#define POSITIVE .flags = FO_NEEDED, .low = 1e-12, .high = 1e20
 #define COUNT .flags = FO_NEEDED, .low = 1, .high = 1e9
 static const struct fo_schema_field point_field[] = {
 	POINT(dp, "dp", "", "data parallel ranks", COUNT),
@@ -21,6 +21,9 @@ static const struct fo_schema_field point_field[] = {
 	POINT(zero, "zero", "", "ZeRO stage"),
 	POINT(shard, "shard", "", "ranks that share states"),
 	POINT(sp, "sequence_parallel", "", "beside tp"),
+	POINT(tp_overlap, "tp_overlap", "", "tensor parallel communication beside products"),
+	POINT(stages_near, "stages_near", "", "stages of a pipeline in one node"),
+	POINT(keeps_weights, "keeps_weights", "", "gathered weights stay until backward"),
 	POINT(micro_batch, "micro_batch", "sequences", ""),
 	POINT(micro_batches, "micro_batches", "", "of a step"),
 	POINT(recompute, "recompute", "", "layers that are computed again"),

@@ -10,7 +10,7 @@ struct fo_plan_file_point {
 	double dp, tp, cp, pp, ep, chunks;
 	int64_t schedule;
 	double zero, shard;
-	bool sp;
+	bool sp, tp_overlap, stages_near, keeps_weights;
 	double micro_batch, micro_batches;
 	const char *recompute;
 	double seconds, seconds_low, seconds_high; /* of a step; the 80 % interval */

@@ -52,6 +52,7 @@ arguments_of() {
 	"predict --trace") echo "$tiny --train.rows=2 --ranks=2 --run.threads=2 --profile=profile.json" ;;
 	"predict "*) echo "--program.file=step.txt --run.threads=1 --profile=profile.json" ;;
 	"init "*) echo "init$n.yaml" ;;
+	"compare clusters "*) echo "--clusters=1xHGX-H100,1xHGX-B200 --model=llama-3.1-8b --seq=2048 --global-batch=8 --framework=deepspeed" ;;
 	"compare "*) echo "log log2" ;;
 	"report "*) echo "log" ;;
 	"diagnose "*) echo "trace.json" ;;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What reads a plan's JSON: price. Damaged, foreign, contradictory files are refused in one sentence.
+# What reads a plan's JSON: price, compare; and clusters beside each other. Damaged, foreign, contradictory files are refused in one sentence.
 . "$(dirname "$0")/lib.sh"
 holds() { # EXPRESSION FILE
 	"$python" -c 'import json, sys; d = json.load(open(sys.argv[2])); p = json.load(open("plan.json")); sys.exit(not eval(sys.argv[1]))' "$1" "$2" || wrong "$2: not $1"
@@ -50,5 +50,39 @@ sed 's/"device": "[^"]*"/"device": "Q1000"/' plan.json >unknown.json
 refused 2 "Q1000" price unknown.json
 refused 3 "nowhere.json" price nowhere.json
 refused '2|3' "$tmp" price "$tmp"
+
+# compare: the same plan twice is a tie; a cluster of newer devices is faster; what the ranges do not tell apart is a tie.
+run 0 compare plan.json plan.json --json=same
+holds 'd["of"] == "plans" and d["sides"][1]["speed_ties"] and d["sides"][1]["cost_ties"] and d["sides"][1]["speed_over_first"]["mid"] == 1' same
+holds 'd["sides"][0]["tokens_per_second"]["low"] < d["sides"][0]["tokens_per_second"]["mid"] < d["sides"][0]["tokens_per_second"]["high"]' same
+job="--model llama-3.1-8b --seq 8192 --global-batch 128 --framework megatron"
+# shellcheck disable=SC2086 # words on purpose, here and below
+run 0 compare --clusters 2xHGX-H100,2xHGX-B200 $job --tokens 1T --rent 2..3,4..5 --json=two --html=two.html
+holds 'abs(d["sides"][0]["step_seconds"]["mid"] / p["best"][0]["step_seconds"] - 1) < 1e-9' two
+holds 'not d["sides"][1]["speed_ties"] and d["sides"][1]["speed_over_first"]["low"] > 1' two
+holds 'd["sides"][1]["cost"]["rent_usd_per_hour"] == {"low": 4, "high": 5} and d["sides"][0]["cost"]["rent_usd_per_hour"] == {"low": 2, "high": 3}' two
+holds 'd["sides"][1]["cost"]["all_tokens"]["days"]["high"] < d["sides"][0]["cost"]["all_tokens"]["days"]["low"] * 1.01' two
+grep -q 'Rent of a million tokens' two.html || wrong "no picture of the rent"
+run 0 plan $job --cluster 2xHGX-B200 --json=b200.json
+run 0 compare plan.json b200.json --rent 2..3,4..5 --tokens 1T --json=files
+holds '[x["tokens_per_second"] for x in d["sides"]] == [x["tokens_per_second"] for x in json.load(open("two"))["sides"]]' files
+run 0 compare plan.json b200.json --tokens 1T
+awk 'length > 80' out | grep . && wrong "lines over 80 columns"
+says "faster than A" "a tie"
+run 0 compare --clusters 1xH100,1xB200,1xH200 --model llama-3.2-1b --seq 8192 --global-batch 8 --json=three
+holds 'len(d["sides"]) == 3 and d["sides"][0]["devices"] == 1' three
+refused 2 "expected two to 4" compare --clusters 2xHGX-H100 $job
+refused 2 "Q1000" compare --clusters 2xHGX-H100,2xQ1000 $job
+refused 2 "both say where" compare --clusters 2xHGX-H100,2xHGX-B200 --cluster 2xHGX-A100 $job
+refused 2 "2 plans" compare --clusters 2xHGX-H100,2xHGX-B200 $job --rent 1,2,3
+refused 3 "fits on '1xHGX-H100'" compare --clusters 1xHGX-H100,1xHGX-B200 --model llama-3.1-405b --seq 8192 --global-batch 128
+refused 2 "half.json" compare plan.json half.json
+refused 2 "schema" compare plan.json newer.json
+refused 2 "is a plan and" compare plan.json other.json
+refused 3 "nowhere.json" compare plan.json nowhere.json
+refused 2 "leave them out" compare plan.json b200.json --model llama-3.1-8b
+sed 's/"model": "[^"]*"/"model": "gpt2"/' plan.json >gpt2.json
+refused 2 "not alike" compare plan.json gpt2.json
+refused 2 "are for plans" compare other.json other.json --tokens 1T
 
 finish
