@@ -117,6 +117,7 @@ fo_status fo_predict_machine_of(const struct fo_device *d, struct fo_predict_mac
 	out->watts = d->tdp_w;
 	out->node_byte_s = 1e9 * (isnan(d->scaleup_gb_s) ? 31 : d->scaleup_gb_s); /* PCIe 4 x16 */
 	out->per_node = d->scaleup_devices > 8 ? d->scaleup_devices : 8;
+	out->per_host = d->scaleup_devices > 8 ? 4 : 8;
 	out->net_byte_s = 1e9 / 8 * (isnan(d->scaleout_gbit_s) ? 100 : d->scaleout_gbit_s);
 	out->pcie = out->node_byte_s < 1e11;
 	return FO_OK;

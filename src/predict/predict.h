@@ -90,6 +90,7 @@ struct fo_predict_machine {
 	double memory_byte_s, memory_bytes, units, watts;
 	double node_byte_s; /* of a device to others of its fast domain, one direction */
 	double per_node;    /* devices of that domain */
+	double per_host;    /* of these, devices of one host: 4 in a rack of 72 */
 	double net_byte_s;  /* of a device to other domains, one direction; of its adapters as sold */
 	double net_share;   /* of that, what collectives reach; 0: the constant NET */
 	double sustained;   /* measured share of the bf16 peak in large products; 0: the constant of the family */

@@ -254,7 +254,8 @@ static void constants_read(const struct fo_predict_base *b, const struct fo_pred
 	w->graphs = l->graphs > 0;
 	w->dp_overlap = l->dp_overlap;
 	w->tp_exposed = l->tp_overlap < 0 ? 1 : 0;
-	w->tp_hidden = l->tp_overlap > 0;
+	/* PyTorch's memory that ranks share does not leave a host. */
+	w->tp_hidden = l->tp_overlap > 0 && w->tp <= (d->per_host > 0 ? d->per_host : 8);
 	w->rate = b->rate[0], w->rate_head = b->rate[1];
 	if (small == 2 && w->moe) /* grouped products in FP4 are no faster: Megatron-Bridge, Nemotron 3 Super */
 		w->ceil--, w->rate = b->rate[2];

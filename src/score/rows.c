@@ -302,6 +302,10 @@ static void layout(struct reader *r)
 	}
 	if (fo_score_has(text(r, "other_opts"), "Megatron-FSDP") || number(r, "fsdp") > 0)
 		l->zero = 3;
+	if (l->zero >= 3 && l->pp > 1 && fo_score_has(fo_score_lower(&r->t->arena, x->framework), "torchtitan")) {
+		l->keeps_weights = true; /* its default with pipelines */
+		infer(r, "gathered weights are kept");
+	}
 	l->sp = or_else(number(r, "sp"), s->sequence_parallel) != 0;
 	l->micro_batch = inferred(r, "micro_batch", 1);
 	double dp = l->devices / (l->tp * l->cp * l->pp);
