@@ -182,7 +182,7 @@ static void layout(struct asking *k)
 					 .micro_batches = s->micro_batches,
 					 .global_batch = s->global_batch };
 	pipeline(k, l);
-	l->first_layers = s->first_layers, l->middle_layers = s->middle_layers, l->last_layers = s->last_layers;
+	l->uneven = (struct fo_predict_uneven){ s->first_layers, s->middle_layers, s->last_layers };
 	sharding(k, l);
 	recompute(k, l);
 	double sp = fo_job_number(k->job, FO_JOB_SEQUENCE_PARALLEL);

@@ -62,7 +62,7 @@ static void read_layout(const char *text, struct layout *l)
 		for (long i = 0; i < n && !l->bad; i++)
 			for (const char *c = from; c < to && !l->bad; c++) {
 				const char *next = c + 1;
-				long each = times(&next); /* inside of brackets, too */
+				long each = next < to ? times(&next) : 1; /* inside of brackets, too */
 				for (long k = 0; k < each && !l->bad; k++)
 					put(l, *c);
 				l->bad |= each < 0;

@@ -133,6 +133,13 @@ enum fo_predict_schedule {
 	FO_PREDICT_ZB_H2,
 	FO_PREDICT_SCHEDULES
 };
+/* Layers of the first and the last pipeline stage, and of each of those between them (of the fullest one); all 0: stages
+ * are as even as can be. */
+struct fo_predict_uneven {
+	double first, middle, last;
+};
+static inline bool fo_predict_is_uneven(const struct fo_predict_uneven *u) { return u->first + u->middle + u->last > 0; }
+
 /* devices = dp x tp x cp x pp. Fields that are 0 mean 1, off or none. */
 struct fo_predict_layout {
 	double devices;
@@ -154,8 +161,7 @@ struct fo_predict_layout {
 	bool keeps_weights;   /* ZeRO 3: gathered weights stay until backward, which then gathers none */
 	bool stages_near;     /* all stages of a pipeline in one node, and data parallelism between nodes */
 	double micro_batches; /* 0: global_batch / (dp micro_batch), rounded up */
-	/* Layers of the first and the last pipeline stage and of the fullest one between them; all 0: evenly. */
-	double first_layers, middle_layers, last_layers;
+	struct fo_predict_uneven uneven;
 };
 
 /* ---- the answer ---- */

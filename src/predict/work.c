@@ -207,6 +207,7 @@ static void once(const struct fo_predict_base *b, const struct fo_predict_layout
 	w->trains = !j->lora;
 	w->again = l->recompute, w->again_core = l->recompute_core, w->again_ffn = l->recompute_ffn;
 	w->layers = m->layers;
+	w->uneven = l->uneven;
 	w->schedule = l->schedule;
 	w->year = j->year;
 	w->habit = j->habit > 0 ? j->habit : 1;
