@@ -142,6 +142,9 @@ FO_CHECKED fo_status fo_cli_page(const struct fo_doc *d, const char *path);
 /* "2 micro-batches x 2 rows x 32 tokens, bf16" */
 struct fo_lowering;
 const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run);
+/* stages.c: the stages of a pipeline, each with its planned memory: into d, or fields of an open object where j is not
+ * NULL. Nothing for a run without stages. */
+FO_CHECKED fo_status fo_cli_stages(const struct fo_program *first, struct fo_doc *d, struct fo_json *j);
 /* program_meshes.c: what flatout program says with --meshes. */
 struct fo_run;
 FO_CHECKED fo_status fo_cli_meshes(const struct fo_cli_call *call, const struct fo_run *r, int ranks);

@@ -28,6 +28,8 @@ for kind in gpipe 1f1b interleaved zb-h1 zb-h2; do
 	run 0 train $deep --run.dir=$kind --mesh.pp=2 --pass.pp=$kind
 	same_tensors alone $kind
 done
+run 0 train $deep --run.dir=uneven --mesh.pp=2 --mesh.pp-layers=3,1
+same_tensors alone uneven
 run 0 train $deep --run.dir=four --mesh.pp=4
 says "2 micro-batches for 4 stages leave a stage idle"
 same_tensors alone four
