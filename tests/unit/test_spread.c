@@ -1,4 +1,4 @@
-/* Drawn steps: against the known distribution of the slowest of many ranks, and by hand where nothing is left to chance. */
+/* Drawn steps: against the exact distribution of the slowest of many ranks, and by hand where nothing is by chance. */
 #include "sim/spread.h"
 #include "support/must.h"
 
