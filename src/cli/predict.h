@@ -18,6 +18,9 @@ struct predict {
 	const char *json;
 };
 
+/* Seconds of the step that flatout predict prints; options: where `in` came from. */
+FO_CHECKED fo_status fo_cli_predict_seconds(const struct predict *in, const struct fo_opt_set *options,
+					    double *seconds);
 /* Writes the predicted step as a timeline. */
 FO_CHECKED fo_status fo_cli_predict_timeline(const struct fo_sim *s, const struct fo_program *p,
 					     const struct fo_unrolled *u, const char *path);
