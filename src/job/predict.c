@@ -315,7 +315,7 @@ static fo_status check_division(const struct asking *k)
 			       "tp %.15g does", nearest_divisor(kv, s->tp, kv));
 	double ends = fo_job_is(k->job, FO_JOB_PP_EMBEDDING_COUNTS, 1) + fo_job_is(k->job, FO_JOB_PP_LOSS_COUNTS, 1);
 	bool uneven = s->first_layers + s->middle_layers + s->last_layers > 0;
-	if (!uneven && !ends && s->pp * s->chunks == (double)m->layers + 2)
+	if (!uneven && ends == 0 && s->pp * s->chunks == (double)m->layers + 2)
 		return fo_hint(fo_fail(FO_EARG,
 				       "%.15g pipeline stages of %.15g chunks are two more than the %lld layers of %s",
 				       s->pp, s->chunks, (long long)m->layers, m->name),
