@@ -105,8 +105,14 @@ static void by_layout(struct fo_job *job, struct fo_job_shape *o, const char *te
 
 /* ---- first and last stage ---- */
 
+static bool whole(double n) { return isnan(n) || (n >= 0 && n == floor(n)); }
+
 static void by_ends(struct fo_job *job, struct fo_job_shape *o, double first, double last)
 {
+	if (!whole(first) || !whole(last)) {
+		WRONG("the layers of the first or the last pipeline stage are no whole number from 0 on");
+		return;
+	}
 	double layers = (double)job->model.layers, stages = o->pp - !isnan(first) - !isnan(last);
 	double left = layers;
 	left -= isnan(first) ? 0 : first;
