@@ -80,11 +80,18 @@ static void draw(struct drawn *x)
 		mesh->cp = axis[choices_draw(9)];
 		mesh->shard = axis[choices_draw(9)] * axis[choices_draw(4)];
 		mesh->replicate = axis[choices_draw(9)];
+		mesh->pp = choices_draw(3) ? 1 : (int32_t)(2 + choices_draw(4));
 	} while (fo_mesh_ranks(mesh) > 512);
 	mesh->rank = (int32_t)choices_draw(fo_mesh_ranks(mesh));
 	draw_passes(&x->low.pass, x);
-	int n = snprintf(x->label, sizeof x->label, "rank %d of %d x %d x %d x %d, %d micro-batches of %d x %d, ",
-			 mesh->rank, mesh->replicate, mesh->shard, mesh->cp, mesh->tp, (int)x->low.micro_batches,
+	if (mesh->pp > 1) {
+		x->low.pass.pp = 1 + choices_draw(FO_PP_KINDS_COUNT);
+		x->low.pass.pp_chunks = x->low.pass.pp == 1 + FO_PP_INTERLEAVED ? 2 * choices_draw(3) : 0;
+		x->low.micro_batches += choices_draw(3) * mesh->pp;
+	}
+	int n = snprintf(x->label, sizeof x->label, "rank %d of %d x %d x %d x %d x %d, pp %d x %d, %d micro-batches of %d x %d, ",
+			 mesh->rank, mesh->pp, mesh->replicate, mesh->shard, mesh->cp, mesh->tp, (int)x->low.pass.pp,
+			 (int)x->low.pass.pp_chunks, (int)x->low.micro_batches,
 			 (int)x->low.rows, (int)x->low.seq);
 	choices_describe(x->label + n, sizeof x->label - (size_t)n, &x->m, &x->low);
 }
@@ -190,7 +197,10 @@ static void test_random_meshes(void **state)
 {
 	(void)state;
 	int legal = 0, refused = 0;
-	const int cases = getenv("FLATOUT_SANITIZED") ? CASES / 10 : CASES; /* sanitizers look for other things */
+	const char *asked = getenv("FLATOUT_MESH_CASES"), *seed = getenv("FLATOUT_RANK_SEED");
+	const int usual = getenv("FLATOUT_SANITIZED") ? CASES / 10 : CASES; /* sanitizers look for other things */
+	const int cases = asked ? atoi(asked) : usual;
+	choices_seed = seed ? strtoull(seed, NULL, 10) : choices_seed;
 	while (legal < cases) {
 		struct drawn x;
 		struct fo_program p;
