@@ -10,6 +10,7 @@ struct now {
 	double memory;       /* bytes/s */
 	double linear, head; /* FLOP/s */
 	double node, net;
+	double age; /* of small types' time, by the year of the software */
 };
 
 static double most(double a, double b) { return a > b ? a : b; }
@@ -22,6 +23,14 @@ static double product_s(const struct now *n, const struct fo_predict_product *p,
 	return most(t, p->bytes / n->memory) + x[FO_X_SUMS] * p->sums / n->memory;
 }
 
+/* Software for a new device gets better: what one constant a year makes of the years since `from`, no further than
+ * runs show it. */
+static double aged(const struct fo_predict_work *w, double a_year, double from)
+{
+	return w->young && w->year > 0 ? pow(a_year, fmax(-.7, fmin(1, w->year - from))) : 1;
+}
+static double experts_age(const struct now *n) { return aged(n->w, n->x[FO_X_EXPERT_YEAR], 2025.6); }
+
 /* Forward, input's gradient, weight's gradient of all products of one layer. */
 struct products {
 	double pass[3], up;
@@ -32,9 +41,10 @@ static struct products products(const struct now *n)
 	struct products out = { .up = 0 };
 	if (w->known)
 		return (struct products){ { w->known_pass[0], w->known_pass[1], w->known_pass[2] }, w->known_up };
+	double slower = w->moe ? n->x[FO_X_EXPERT_UNEVEN] / n->x[FO_X_EXPERT_RATE] * experts_age(n) : 1;
 	for (int i = 0; i < FO_PREDICT_HEAD; i++) {
 		bool routed = w->moe && i >= FO_PREDICT_UP;
-		double times = w->repeats[i] / (routed ? n->x[FO_X_EXPERT_RATE] / n->x[FO_X_EXPERT_UNEVEN] : 1);
+		double times = w->repeats[i] * (routed ? slower : 1);
 		for (int pass = 0; pass < 3; pass++) {
 			double t = times * product_s(n, &w->product[i][pass], n->linear);
 			out.pass[pass] += t;
@@ -58,7 +68,8 @@ static double attention_s(const struct now *n)
 		return 2 * w->attention_flop / (n->head * .8) + w->scores * 13 * x[FO_X_ATT_STORED] / n->memory;
 	double rate = w->peak_bf16 * x[w->attention] * (1 - w->dim64 * (1 - x[FO_X_ATT_DIM64])) /
 		      (1 + x[FO_X_ATT_SHORT] / w->seq);
-	return w->attention_flop / rate + x[FO_X_ATT_START] * 1e-6;
+	double ring = w->ring ? 1 + x[FO_X_ATT_RING] * (1 - 2 / w->cp) : 1;
+	return ring * w->attention_flop / rate + x[FO_X_ATT_START] * 1e-6;
 }
 
 /* A gather or reduce-scatter of `bytes` in all. A ring over nodes uses the adapters of all its members in a node. */
@@ -102,21 +113,14 @@ struct layer {
 	double data[2];
 };
 
-static double experts_age(const struct now *n)
-{
-	/* No further than runs show it. */
-	double years = n->w->year > 0 ? fmax(-1, fmin(1.2, n->w->year - 2025.5)) : 0;
-	return pow(n->x[FO_X_EXPERT_YEAR], years);
-}
-
 static void layer_memory(const struct now *n, struct layer *y)
 {
 	const struct fo_predict_work *w = n->w;
 	const double *x = n->x;
-	double moved = w->moved * x[FO_X_U_MCORE + w->habits] / n->memory;
+	double moved = (w->moved + w->state_moved) * x[FO_X_U_MCORE + w->habits] / n->memory;
 	y->memory[0] = moved, y->memory[1] = 1.6 * moved;
 	if (w->fp8) {
-		double cast = x[FO_X_CAST8] * (w->block ? x[FO_X_CAST_BLOCK] : 1) / n->memory;
+		double cast = x[FO_X_CAST8] * (w->block ? x[FO_X_CAST_BLOCK] : 1) * n->age / n->memory;
 		y->memory[0] += (w->casts[0] + w->cast_weights) * cast;
 		y->memory[1] += w->casts[1] * cast;
 	}
@@ -192,7 +196,7 @@ static void layer_of(const struct now *n, struct layer *y)
 	double launches = w->graphs ? x[FO_X_HOST_GRAPHS] : x[FO_X_HOST_MCORE + w->habits];
 	launches += w->tp > 1 && !w->graphs ? x[FO_X_HOST_TP] * (w->habits != FO_GRAPHS && w->habits != FO_XLA) : 0;
 	launches *= 1e-6;
-	if (w->moe)
+	if (w->moe && !w->graphs)
 		launches *= most(1, (x[FO_X_EXPERT_HOST] + x[FO_X_EXPERT_EACH] * w->local_experts) * experts_age(n));
 	const double *p = y->products.pass;
 	double device[2] = { p[0] + y->attention[0] + y->memory[0] + y->tensor[0] + y->context + y->expert,
@@ -252,7 +256,8 @@ static void now_of(const struct fo_predict_work *w, const double *x, struct now 
 	double part = w->part >= 0 ? x[w->part] : 1;
 	*n = (struct now){ .w = w, .x = x, .memory = x[FO_X_HBM] * w->memory_byte_s };
 	double scale = w->sustained > 0 ? w->sustained / x[w->ceil_head] : 1;
-	n->linear = w->rate * x[w->ceil] * part * scale;
+	n->age = w->fp8 ? aged(w, x[FO_X_SMALL_YEAR], 2026) : 1;
+	n->linear = w->rate * x[w->ceil] * part * scale / n->age * (w->block && w->hopper ? x[FO_X_ROW_HOPPER] : 1);
 	n->head = w->rate_head * x[w->ceil_head] * part * scale;
 	n->node = w->node * x[w->pcie ? FO_X_PCIE : FO_X_NODE];
 	n->net = w->net * (w->net_share > 0 ? w->net_share : x[FO_X_NET]);
@@ -341,6 +346,7 @@ static double pipeline_s(const struct fo_predict_work *w, const struct fo_predic
 		.chunks = w->chunks,
 		.fewest = out->fewest,
 		.full = out->full,
+		.uneven = w->uneven,
 		.layer = { layer[0], layer[1] - o->weight, o->weight },
 		.head = { o->head[0], o->head[1] - o->head_weight, o->head_weight },
 		.hop = o->hop,
@@ -411,6 +417,12 @@ bool fo_predict_reads(const struct fo_predict_work *w, int c)
 		return w->moe;
 	if (c == FO_X_CAST8 || c == FO_X_CAST_BLOCK)
 		return w->fp8;
+	if (c == FO_X_ROW_HOPPER)
+		return w->block && w->hopper;
+	if (c == FO_X_ATT_RING)
+		return w->ring;
+	if (c == FO_X_SMALL_YEAR)
+		return w->fp8 && w->young && w->year > 0;
 	if (c == FO_X_ATT_STORED)
 		return w->stored;
 	return true;
