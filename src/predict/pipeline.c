@@ -271,7 +271,7 @@ double fo_predict_pipeline_s(const struct fo_predict_pipeline *o)
 		gpipe(&x);
 	else if (o->schedule == FO_PREDICT_ZERO_BUBBLE)
 		zero_bubble(&x, 1);
-	else if (o->schedule == FO_PREDICT_ZB_H2 && (o->full > 0 || o->micro_batches < 2 * o->stages))
+	else if (o->schedule == FO_PREDICT_ZB_H2 && (x.runs > 2 || o->micro_batches < 2 * o->stages))
 		walk(&x, 2);
 	else if (o->schedule == FO_PREDICT_ZB_H2)
 		zero_bubble(&x, 2);

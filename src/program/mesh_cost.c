@@ -30,10 +30,10 @@ struct mesh {
 	const struct fo_passes *pass;
 	int32_t size[FO_GROUP_COUNT], place[FO_GROUP_COUNT];
 	bool sequence;
-	int64_t tokens, own_tokens; /* of a micro-batch: of this rank's tp group, of this rank */
-	int64_t d, q, k, f, v;      /* columns: hidden; queries, keys, feed-forward, words of this rank */
-	int64_t heads, kv_heads;    /* of this rank */
-	int64_t act, state, weight; /* bytes of an element */
+	int64_t tokens, own_tokens;    /* of a micro-batch: of this rank's tp group, of this rank */
+	int64_t d, q, k, f, v;         /* columns: hidden; queries, keys, feed-forward, words of this rank */
+	int64_t heads, kv_heads;       /* of this rank */
+	int64_t act, state, weight;    /* bytes of an element */
 	int64_t layers, micro_batches; /* layers: of this stage */
 	struct fo_pp_shape shape;
 	int32_t stage;
@@ -334,8 +334,9 @@ static void use(struct used *w, enum unit unit, int64_t layer, int64_t mb)
 {
 	const int64_t ahead = w->x->pass->zero_prefetch, reshard = w->x->pass->zero_reshard, at = w->n++;
 	struct use *u = &w->unit[unit][layer];
-	const bool is_there = u->stays || (u->at >= 0 && (fo_max(at - ahead, 0) <= u->at || reshard == FO_RESHARD_STEP ||
-							   (reshard == FO_RESHARD_BACKWARD && u->mb == mb)));
+	const bool is_there = u->stays ||
+			      (u->at >= 0 && (fo_max(at - ahead, 0) <= u->at || reshard == FO_RESHARD_STEP ||
+					      (reshard == FO_RESHARD_BACKWARD && u->mb == mb)));
 	if (u->at < 0 && persists(w->x, at)) {
 		u->stays = true;
 		w->of[unit].stays++;
@@ -437,7 +438,8 @@ static void tensor_parallel(struct mesh *x)
 			mb * (8 * layers + 2 * norms + out + 2 * x->first + 2 * x->last) *
 				(double)((x->tokens - x->own_tokens) * x->d * x->act));
 	else
-		all_reduce(x, FO_GROUP_TP, FO_LANE_TP, x->tokens * x->d, x->act, mb * (4 * layers + out + x->first + x->last));
+		all_reduce(x, FO_GROUP_TP, FO_LANE_TP, x->tokens * x->d, x->act,
+			   mb * (4 * layers + out + x->first + x->last));
 	for (int last = 0; last < 2 && x->last; last++) {
 		const int64_t n = last ? x->tokens % chunk : chunk;
 		const double times = mb * (last ? n > 0 : (double)(x->tokens / chunk));
@@ -693,12 +695,13 @@ static void stage_arena(const struct mesh *x, int64_t rest, struct fo_mesh_memor
 		      head = logits + 4 * (x->own_tokens + x->tokens) * x->d * x->act + 8 * x->tokens * x->state,
 		      message = padded(x->own_tokens, x->d, x->act);
 	int64_t head_copies;
-	const int64_t gathered = copies(x, &head_copies), all = gradients(x, false, true) * x->layers +
-								gradients(x, false, false) + g.most;
+	const bool accumulates = x->micro_batches > 1 && !g.by_layer, ends = x->m->tied && !(x->first && x->last);
+	const int64_t gathered = copies(x, &head_copies), vocabulary = x->first || x->last ? words(x) : 0,
+		      whole = accumulates ? 0 : 2 * gradients(x, false, true) + vocabulary;
 	o->gradients = g.most;
 	o->arena_low = fo_max(h.low, x->last ? h.last_low + logits : 0);
 	o->arena_low = fo_max(o->arena_low, g.end);
-	o->arena_high = h.high + fo_max(all, 2 * gradients(x, false, true) + 2 * words(x)) + gathered + batch +
+	o->arena_high = h.high + g.most + whole + (ends ? vocabulary : 0) + gathered + batch +
 			4 * message * x->shape.chunks * fo_min(x->micro_batches, 2 * x->shape.stages) +
 			fo_max(passing(x), x->last ? head : 0) * (1 + (x->pass->wgrad_lane != 0));
 }
@@ -805,9 +808,15 @@ fo_status fo_mesh_cost(const struct fo_model *m, const struct fo_lowering *run, 
 		       struct fo_mesh_memory *memory)
 {
 	struct mesh x;
+	struct fo_lowering own;
 	*wire = (struct fo_mesh_wire){ .all = 0 };
 	*memory = (struct fo_mesh_memory){ .persistent = 0 };
 	FO_TRY(known(run));
+	if (run->stages.repeats) { /* the own stage's choice */
+		own = *run;
+		fo_lowering_repeat(&own, m->layers);
+		run = &own;
+	}
 	begin(&x, m, run, wire);
 	for (int i = 0; i < x.n; i++)
 		gradient(&x, &x.tensor[i]);
