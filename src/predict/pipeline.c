@@ -172,10 +172,10 @@ static void zero_bubble(struct pipe *x, double times)
 		zero_bubble_turns(x, &x->end[i], trip);
 }
 
-/* The schedule of zero_bubble.c slot by slot, for what has no closed form: ZB-H2 where stages have several sizes, or with
- * so few micro-batches that no stage gets into its rhythm. Beyond `WALKED` micro-batches for each stage the slowest stage
- * paces all others. */
-enum { WALKED = 3 };
+/* The schedule of zero_bubble.c slot by slot, for what has no closed form: ZB-H2 where stages have several sizes, or
+ * with so few micro-batches that no stage gets into its rhythm. Beyond `WALKED` micro-batches for each stage the slowest
+ * stage paces all others. */
+enum { WALKED = 3, WALKED_MOST = 1 << 20 /* stages times micro-batches */ };
 struct walker {
 	double now;
 	int forward, input, weight; /* of micro-batches: done */
@@ -219,8 +219,8 @@ static void walk(struct pipe *x, int times)
 		on = false;
 		for (int s = 0, k = 0; s < p; s++) {
 			k += s > x->run[k].last;
-			const double *in = s ? out + (size_t)(s - 1) * (size_t)m : NULL,
-				     *back = s < p - 1 ? up + (size_t)(s + 1) * (size_t)m : NULL;
+			const double *in = s ? out + (size_t)(s - 1) * (size_t)m : NULL;
+			const double *back = s < p - 1 ? up + (size_t)(s + 1) * (size_t)m : NULL;
 			double *o = out + (size_t)s * (size_t)m, *u = up + (size_t)s * (size_t)m;
 			while (walk_on(&w[s], &x->run[k], in, back, o, u, times * (p - 1 - s), times * s, m))
 				on = true;
@@ -271,7 +271,8 @@ double fo_predict_pipeline_s(const struct fo_predict_pipeline *o)
 		gpipe(&x);
 	else if (o->schedule == FO_PREDICT_ZERO_BUBBLE)
 		zero_bubble(&x, 1);
-	else if (o->schedule == FO_PREDICT_ZB_H2 && (x.runs > 2 || o->micro_batches < 2 * o->stages))
+	else if (o->schedule == FO_PREDICT_ZB_H2 && (x.runs > 2 || x.m < 2 * x.p) &&
+		 x.p * least(x.m, WALKED * x.p) <= WALKED_MOST)
 		walk(&x, 2);
 	else if (o->schedule == FO_PREDICT_ZB_H2)
 		zero_bubble(&x, 2);

@@ -644,8 +644,8 @@ static struct gradients gradients_of(const struct mesh *x)
 	return g;
 }
 
-/* Bytes that wait for backward over a stage's schedule. A micro-batch holds them from a chunk's forward to its backward;
- * where weights' gradients come later, all that a layer's backward makes besides, at most, until then. */
+/* Bytes that wait for backward over a stage's schedule. A micro-batch holds them from a chunk's forward to its
+ * backward; where weights' gradients come later, all that a layer's backward makes besides, at most, until then. */
 struct held {
 	int64_t low, high; /* most at a time */
 	int64_t last_low;  /* when the model's last part goes backward */
@@ -696,14 +696,15 @@ static void stage_arena(const struct mesh *x, int64_t rest, struct fo_mesh_memor
 		      message = padded(x->own_tokens, x->d, x->act);
 	int64_t head_copies;
 	const bool accumulates = x->micro_batches > 1 && !g.by_layer, ends = x->m->tied && !(x->first && x->last);
-	const int64_t gathered = copies(x, &head_copies), vocabulary = x->first || x->last ? words(x) : 0,
-		      whole = accumulates ? 0 : 2 * gradients(x, false, true) + vocabulary;
+	const int64_t gathered = copies(x, &head_copies);
+	const int64_t vocabulary = x->first || x->last ? words(x) : 0;
+	const int64_t whole = accumulates ? 0 : 2 * gradients(x, false, true) + vocabulary;
 	o->gradients = g.most;
 	o->arena_low = fo_max(h.low, x->last ? h.last_low + logits : 0);
 	o->arena_low = fo_max(o->arena_low, g.end);
-	o->arena_high = h.high + g.most + whole + (ends ? vocabulary : 0) + gathered + batch +
-			4 * message * x->shape.chunks * fo_min(x->micro_batches, 2 * x->shape.stages) +
-			fo_max(passing(x), x->last ? head : 0) * (1 + (x->pass->wgrad_lane != 0));
+	o->arena_high = h.high + g.most + whole + (ends ? vocabulary : 0) + gathered + batch;
+	o->arena_high += 4 * message * x->shape.chunks * fo_min(x->micro_batches, 2 * x->shape.stages);
+	o->arena_high += fo_max(passing(x), x->last ? head : 0) * (1 + (x->pass->wgrad_lane != 0));
 }
 
 static void arena(const struct mesh *x, struct fo_mesh_memory *o)

@@ -200,10 +200,9 @@ static void test_best(void **state)
 			const double off = simulated(p) / p->step.seconds - 1;
 			assert_null(fo_plan_illegal(&a, &p->layout));
 			if (fabs(off) > .02)
-				fail_msg(
-					"%s: pp %.0f x %.0f, schedule %d, %.0f micro-batches: simulation off by %.2f %%",
-					a.framework->id, p->layout.pp, p->layout.chunks, p->layout.schedule,
-					p->layout.micro_batches, 100 * off);
+				fail_msg("%s: pp %.0f x %.0f, schedule %d, %.0f micro-batches: off by %.2f %%",
+					 a.framework->id, p->layout.pp, p->layout.chunks, p->layout.schedule,
+					 p->layout.micro_batches, 100 * off);
 		}
 	}
 	print_message(
