@@ -173,8 +173,8 @@ static void zero_bubble(struct pipe *x, double times)
 }
 
 /* The schedule of zero_bubble.c slot by slot, for what has no closed form: ZB-H2 where stages have several sizes, or
- * with so few micro-batches that no stage gets into its rhythm. Beyond `WALKED` micro-batches for each stage the slowest
- * stage paces all others. */
+ * with so few micro-batches that no stage gets into its rhythm. Beyond `WALKED` micro-batches for each stage the
+ * slowest stage paces all others. */
 enum { WALKED = 3, WALKED_MOST = 1 << 20 /* stages times micro-batches */ };
 struct walker {
 	double now;
