@@ -218,7 +218,7 @@ static void say_sure(struct fo_doc *d, const struct fo_cli_predicted *p)
 		fo_doc_item(d, "%s: %s%s", fo_predict_ground_name[p->sure.rest[i].ground], p->sure.rest[i].what, value);
 	}
 	fo_doc_para(d, "Intervals hold 80 %% of published runs of publishers that the constants are fitted to; of a "
-		       "publisher that they are not, down to 28 %% (docs/accuracy.md). No figure here was measured on "
+		       "publisher that they are not, down to 37 %% (docs/accuracy.md). No figure here was measured on "
 		       "these machines.");
 }
 
