@@ -56,8 +56,10 @@ static bool add(struct scoring *s, struct fo_score_row *r, struct fo_predict_bas
 	return true;
 }
 
-/* Shapes of experts are known by their names alone, and their software changes from month to month. */
+/* Shapes of experts are known by their names alone, and their software changes from month to month; the layers of
+ * hybrids that keep a state are guesses, and must not move their publisher's factor. */
 #define MOE_WEIGHT 0.8
+#define HYBRID_WEIGHT 0.2
 /* Large tables must not outvote small ones. */
 static void weigh(struct scoring *s)
 {
@@ -65,7 +67,9 @@ static void weigh(struct scoring *s)
 	for (int i = 0; i < s->all; i++)
 		of[s->c[i].group]++;
 	for (int i = 0; i < s->all; i++)
-		s->c[i].weight = sqrt(fmin(fmax(60. / of[s->c[i].group], .4), 2)) * (s->c[i].work.moe ? MOE_WEIGHT : 1);
+		s->c[i].weight = sqrt(fmin(fmax(60. / of[s->c[i].group], .4), 2)) *
+				 (s->c[i].work.moe ? MOE_WEIGHT : 1) *
+				 (s->row[i]->job.model.score_share > 0 ? HYBRID_WEIGHT : 1);
 }
 
 static void gather(struct scoring *s, struct fo_score_table *facts)
