@@ -440,12 +440,13 @@ static fo_status run(const struct fo_cli_call *call)
 const struct fo_command fo_cmd_compare_clusters = {
 	.name = "compare clusters",
 	.group = "plan",
-	.usage =
-		"flatout compare --clusters C,C --model M --seq S --global-batch N [--tokens D] [--html FILE] [--json]\n"
-		"flatout compare --clusters C,C CONFIG... [...]",
+	.usage = "flatout compare --clusters C,C --model M --seq S --global-batch N [--tokens D] "
+		 "[--html FILE] [--json]\n"
+		 "flatout compare --clusters C,C CONFIG... [...]",
 	.summary = "one job on several clusters: speed, MFU, price, energy, as ranges",
-	.text = "Plans the job on each cluster, with the best division of each, and puts side by side what is predicted: "
-		"tokens/s, MFU, memory, and what tokens cost in time, rent and energy. Every figure is a range, and what "
+	.text = "Plans the job on each cluster, with the best division of each, and puts side by side what is "
+		"predicted: tokens/s, MFU, memory, and what tokens cost in time, rent and energy. Every figure is a "
+		"range, and what "
 		"the ranges do not tell apart is called a tie. --clusters anywhere behind 'compare' chooses this "
 		"command; 'flatout compare A.json B.json' compares two plans that 'flatout plan --json' wrote.\n\n"
 		"  flatout compare --clusters 16xHGX-H100,16xHGX-B200 --model llama-3.1-70b \\\n"

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +13,8 @@ const char *const fo_rung_state_name[FO_RUNG_STATES] = {
 };
 const char fo_predicted_unknown[] =
 	"weights gathered several layers ahead, page-locked memory of the loader, the first layer gathered before the "
-	"batch, early stop of recomputation, the time at which fp8 scales are computed, CPU affinity, clock boosts of GPU "
-	"and CPU";
+	"batch, early stop of recomputation, the time at which fp8 scales are computed, CPU affinity, clock boosts of "
+	"GPU and CPU";
 
 /* ---- a job with some settings changed ---- */
 
@@ -270,7 +271,7 @@ static const char *change_text(struct fo_predicted_ladder *l, struct fo_job *was
 			continue;
 		size_t n = 0;
 		for (const char *p = fo_job_setting_row[s].id; *p && n + 1 < sizeof name; p++)
-			name[n++] = (char)(*p == '_' ? '-' : *p >= 'A' && *p <= 'Z' ? *p - 'A' + 'a' : *p);
+			name[n++] = *p == '_' ? '-' : (char)tolower((unsigned char)*p);
 		name[n] = 0;
 		const char *before = fo_job_known(was, s) ? fo_job_text(was, s) : "not stated";
 		const char *one = fo_arena_printf(&l->arena, "%s %s -> %s", name, before, fo_job_text(is, s));
@@ -457,14 +458,14 @@ const char *fo_ladder_assume_baseline(struct fo_job *job)
 		const char *what;
 	} size[] = {
 		{ 2e10, 1, FO_JOB_RECOMPUTE_SELECTIVE, 1, 0,
-		  "the baseline: torchtitan's configuration of an 8B model (tp 1, selective recomputation, a local batch "
-		  "of 1, not compiled)" },
+		  "the baseline: torchtitan's configuration of an 8B model (tp 1, selective recomputation, a local "
+		  "batch of 1, not compiled)" },
 		{ 1.5e11, 8, FO_JOB_RECOMPUTE_FULL, 8, 0,
-		  "the baseline: torchtitan's configuration of a 70B model (tp 8, full recomputation, a local batch of 8, "
-		  "not compiled)" },
+		  "the baseline: torchtitan's configuration of a 70B model (tp 8, full recomputation, a local batch "
+		  "of 8, not compiled)" },
 		{ INFINITY, 8, FO_JOB_RECOMPUTE_FULL, 2, 1,
-		  "the baseline: torchtitan's configuration of a 405B model (tp 8, asynchronous, full recomputation, a "
-		  "local batch of 2, compiled)" },
+		  "the baseline: torchtitan's configuration of a 405B model (tp 8, asynchronous, full recomputation, "
+		  "a local batch of 2, compiled)" },
 	};
 	struct fo_predict_model m;
 	fo_predict_model_of(&job->model, &m);

@@ -1,6 +1,6 @@
 /* A ladder that nobody climbed: from a configuration as it is one change after the other, each alone and on top of
- * those before it, as src/predict sees them. The changes are those of Lambda's "Reproducible MFU optimization techniques"
- * (2026), in the order of its sections. A change that the prediction does not tell apart gets no gain. */
+ * those before it, as src/predict sees them. The changes are those of Lambda's "Reproducible MFU optimization
+ * techniques" (2026), in the order of its sections. A change that the prediction does not tell apart gets no gain. */
 #ifndef FO_LADDER_PREDICTED_H
 #define FO_LADDER_PREDICTED_H
 
