@@ -115,10 +115,18 @@ static void say_table(struct fo_doc *d, const struct fo_cli_plans *x, const stru
 {
 	enum { DEVICES, DIVISION, STEP, SPEED, EACH, MFU, TYPE, MEMORY, MILLION, DAYS, ALL, ENERGY, POWER, ROWS };
 	static const char *const name[ROWS] = {
-		[DEVICES] = "devices",        [DIVISION] = "division",    [STEP] = "step",
-		[SPEED] = "tokens/s",         [EACH] = "of a device",     [MFU] = "mfu_causal",
-		[TYPE] = "of the peak",       [MEMORY] = "memory",        [MILLION] = "rent, 1 M tokens",
-		[DAYS] = "time, all tokens",  [ALL] = "rent, all tokens", [ENERGY] = "energy, 1 M tokens",
+		[DEVICES] = "devices",
+		[DIVISION] = "division",
+		[STEP] = "step",
+		[SPEED] = "tokens/s",
+		[EACH] = "of a device",
+		[MFU] = "mfu_causal",
+		[TYPE] = "of the peak",
+		[MEMORY] = "memory",
+		[MILLION] = "rent, 1 M tokens",
+		[DAYS] = "time",
+		[ALL] = "rent",
+		[ENERGY] = "energy, 1 M tokens",
 		[POWER] = "electricity, 1 M",
 	};
 	struct row row[ROWS] = { 0 };
@@ -147,8 +155,11 @@ static void say_table(struct fo_doc *d, const struct fo_cli_plans *x, const stru
 	char *of = fo_doc_alloc(d, sizeof align);
 	memcpy(of, align, (size_t)x->sides + 1);
 	fo_doc_table_of(d, FO_DRAW_FULL, NULL, of, (struct fo_cells){ head, (size_t)x->sides + 1 });
+	const char *all = fo_doc_si(d, x->side[0].rates.tokens, " tokens");
 	for (int r = 0; r < ROWS; r++) {
 		row[r].name = name[r];
+		if (r == DAYS || r == ALL)
+			row[r].name = fo_doc_printf(d, "%s, %s", name[r], all);
 		put_row(d, &row[r], x->sides);
 	}
 }
@@ -207,7 +218,7 @@ static void say_notes(struct fo_doc *d, const struct fo_cli_plans *x)
 	}
 	for (int i = 0; i < x->sides; i++)
 		if (x->side[i].rates.rent_from)
-			fo_doc_line(d, "rent", "%s: %s per device-hour (%s)", letter(d, i),
+			fo_doc_item(d, "rent of %s: %s per device-hour (%s)", letter(d, i),
 				    fo_cli_money(d, x->side[i].rates.rent), x->side[i].rates.rent_from);
 	fo_doc_remark(
 		d,
