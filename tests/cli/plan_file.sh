@@ -71,6 +71,8 @@ awk 'length > 80' out | grep . && wrong "lines over 80 columns"
 says "faster than A" "a tie"
 run 0 compare --clusters 1xH100,1xB200,1xH200 --model llama-3.2-1b --seq 8192 --global-batch 8 --json=three
 holds 'len(d["sides"]) == 3 and d["sides"][0]["devices"] == 1' three
+run 0 compare --clusters 1xHGX-H100,1xHGX-B200,1xHGX-H200 --model llama-3.1-8b --seq 8192 --global-batch 64 --tokens 1T
+awk 'length > 80' out | grep . && wrong "lines over 80 columns"
 refused 2 "expected two to 4" compare --clusters 2xHGX-H100 $job
 refused 2 "Q1000" compare --clusters 2xHGX-H100,2xQ1000 $job
 refused 2 "both say where" compare --clusters 2xHGX-H100,2xHGX-B200 --cluster 2xHGX-A100 $job
