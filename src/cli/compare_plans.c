@@ -73,10 +73,9 @@ static void say_speed(struct fo_doc *d, const struct figures *f, int i)
 	double mid;
 	struct fo_range r = speed_over(&f[i], &f[0], &mid);
 	if (holds_one(r))
-		fo_doc_verdict(
-			d, FO_DOC_PLAIN, "speed",
-			"%s against A: %.2f x the tokens/s (%.2f to %.2f), which is a tie: the intervals overlap",
-			letter(d, i), mid, r.low, r.high);
+		fo_doc_verdict(d, FO_DOC_PLAIN, "speed",
+			       "%s against A: %.2f x the tokens/s (%.2f to %.2f), which is a tie: the interval holds 1",
+			       letter(d, i), mid, r.low, r.high);
 	else
 		fo_doc_verdict(d, FO_DOC_GOOD, "speed", "%s is %s than A: %.2f x the tokens/s (%.2f to %.2f)",
 			       letter(d, i), mid > 1 ? "faster" : "slower", mid, r.low, r.high);
@@ -340,20 +339,9 @@ static fo_status side_rates(struct fo_cli_plans *x, const struct fo_cli_cost *co
 
 /* ---- two files ---- */
 
-static bool is_plan(const char *path)
-{
-	enum { BEGIN = 256 };
-	char text[BEGIN];
-	FILE *f = fopen(path, "re");
-	size_t n = f ? fread(text, 1, sizeof text, f) : 0;
-	if (f)
-		fclose(f);
-	return fo_plan_file_is(text, n);
-}
-
 fo_status fo_cli_are_plans(const char *const path[2], bool *are)
 {
-	bool a = is_plan(path[0]), b = is_plan(path[1]);
+	bool a = fo_plan_file_here(path[0]), b = fo_plan_file_here(path[1]);
 	*are = a && b;
 	if (a == b)
 		return FO_OK;

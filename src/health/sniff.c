@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "trace/foreign.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -134,14 +133,8 @@ static bool take_claim(struct fo_health *h, struct fo_health_file *f)
 
 static bool take_plan(struct fo_health *h, struct fo_health_file *f)
 {
-	enum { BEGIN = 256 };
 	struct fo_health_plan p = { .path = f->path };
-	char begin[BEGIN];
-	FILE *file = fopen(f->path, "re");
-	size_t n = file ? fread(begin, 1, sizeof begin, file) : 0;
-	if (file)
-		fclose(file);
-	if (!fo_plan_file_is(begin, n))
+	if (!fo_plan_file_here(f->path))
 		return false;
 	fo_status st = fo_plan_file_read(&p.plan, f->path, &h->arena);
 	if (st != FO_OK) {
