@@ -73,6 +73,8 @@ def job(r):
         j['pp_schedule'] = 2
     elif num(r, 'pp', 1) > 1:
         j['pp_schedule'] = 1
+    if num(r, 'pp', 1) * num(r, 'vp', 1) > num(r, 'layers'):  # Llama 405B: 126 layers and both ends in 128 parts
+        j['pp_embedding_counts'] = j['pp_loss_counts'] = 1
     if not r['zero_stage']:
         j['zero'] = 1 if j['form'] in ('megatron', 'nemo') else 0
     if r['micro_batch']:

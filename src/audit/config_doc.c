@@ -80,8 +80,7 @@ static void mfu_facts(struct fo_doc *d, const struct fo_audit_config *c)
 static void step_table(struct fo_doc *d, const struct fo_audit_config *c)
 {
 	const struct fo_job_step *t = &c->step;
-	fo_doc_table(d, FO_DRAW_FITTED, "Time of a step, predicted (docs/predict.md)", "lrr",
-		     "part", "time", "share");
+	fo_doc_table(d, FO_DRAW_FITTED, "Time of a step, predicted (docs/predict.md)", "lrr", "part", "time", "share");
 	for (int p = 0; p < FO_PREDICT_PARTS; p++)
 		if (!fo_range_known(t->part[p]) || t->part[p].high > 0)
 			fo_doc_row(d, fo_predict_part_name[p],

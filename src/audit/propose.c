@@ -73,8 +73,7 @@ static void value_it(const struct fo_proposal *p, const struct fo_job_gain *g, s
 	f->gain = fo_range(NAN);
 	if (modelled(g)) {
 		f->gain = g->times;
-		f->gain_from = p->compiled ? "roofline and communication arithmetic, once compiled"
-					   : "roofline and communication arithmetic";
+		f->gain_from = p->compiled ? "both settings predicted, once compiled" : "both settings predicted";
 	} else if (p->published.high > 0) {
 		f->gain = (struct fo_range){ p->published.low, p->published.high };
 		f->gain_from = p->published.source;

@@ -79,6 +79,15 @@ static fo_status fix_one(struct fo_plan_fixed *f, const char *text)
 		       "tp, cp, pp, ep, chunks, shard, micro-batch, zero");
 }
 
+fo_status fo_cli_plan_fix(const char *fix, struct fo_arena *arena, struct fo_plan_fixed *f)
+{
+	const char **one;
+	int n = fix ? fo_job_split_settings(fix, arena, &one) : 0;
+	for (int i = 0; i < n; i++)
+		FO_TRY(fix_one(f, one[i]));
+	return FO_OK;
+}
+
 /* Fixed numbers that no division has together. */
 static fo_status check_fixed(const struct fo_plan_fixed *f)
 {
@@ -110,10 +119,7 @@ static fo_status fixed_of(const struct fo_cli_job *j, const char *fix, struct fo
 	if (j->schedule >= 0 && f->schedule == FO_PREDICT_GPIPE)
 		return fo_hint(fo_fail(FO_EARG, "GPipe is not searched: 1F1B takes as long and less memory"),
 			       "--schedule=1f1b");
-	const char **one;
-	int n = fix ? fo_job_split_settings(fix, arena, &one) : 0;
-	for (int i = 0; i < n; i++)
-		FO_TRY(fix_one(f, one[i]));
+	FO_TRY(fo_cli_plan_fix(fix, arena, f));
 	return check_fixed(f);
 }
 
@@ -177,6 +183,7 @@ fo_status fo_cli_plan_read(const struct fo_cli_call *call, const struct fo_cli_j
 	if (p->assumed_framework)
 		job.framework = FO_CLI_MEGATRON;
 	FO_TRY(fo_cli_job_read(call, &job, p->asked));
+	FO_TRY(fo_cli_job_check_device(&job, p->asked));
 	return ask(&job, fix, p);
 }
 
@@ -262,12 +269,9 @@ static fo_status search_cost(struct fo_cli_planned *p)
 	return st;
 }
 
-static fo_status does_not_fit(const struct fo_cli_planned *p)
+/* How many devices of the kind hold the job in some division; 0: no number up to a million does. */
+static double devices_that_hold(const struct fo_cli_planned *p)
 {
-	const struct fo_plan_point *s = &p->plan.smallest;
-	char need[32], have[32];
-	fo_draw_number(need, s->step.bytes, FO_DRAW_BYTES);
-	fo_draw_number(have, p->ask.base.job.machine.memory_bytes, FO_DRAW_BYTES);
 	struct fo_plan *other = fo_xmalloc(sizeof *other);
 	struct fo_plan_asked a = p->ask;
 	double fits = 0;
@@ -277,11 +281,7 @@ static fo_status does_not_fit(const struct fo_cli_planned *p)
 	}
 	fo_err_clear();
 	free(other);
-	fo_fail(FO_ENOMEM, "%s fits on %.15g %s in none of %lld divisions: the smallest takes %s of %s a device",
-		p->asked->job.model.name, p->ask.devices, p->asked->cluster.device->name, (long long)p->plan.legal,
-		need, have);
-	return fits ? fo_hint(FO_ENOMEM, "%.15g such devices hold it", fits)
-		    : fo_hint(FO_ENOMEM, "no number of such devices does: 'flatout devices' lists larger ones");
+	return fits;
 }
 
 /* ---- the command ---- */
@@ -289,8 +289,11 @@ static fo_status does_not_fit(const struct fo_cli_planned *p)
 static fo_status search(const struct plan *in, struct fo_cli_planned *p)
 {
 	fo_status st = in->objective == OBJECTIVE_COST ? search_cost(p) : fo_plan_search(&p->plan, &p->ask);
-	if (st == FO_ENOMEM && p->plan.too_large)
-		return does_not_fit(p);
+	if (st == FO_ENOMEM && p->plan.too_large) {
+		p->fits_not = true;
+		p->would_hold = devices_that_hold(p);
+		return FO_OK;
+	}
 	FO_TRY(st);
 	p->top = (int)in->top;
 	p->pictures = in->html != NULL;
@@ -316,7 +319,7 @@ static fo_status show(const struct fo_cli_call *call, const struct fo_cli_planne
 		fo_cli_planned_json(call->json, p);
 	fo_status st = in->html ? fo_cli_page(d, in->html) : FO_OK;
 	fo_doc_fini(&page);
-	return st;
+	return st == FO_OK && p->fits_not ? fo_cli_found() : st;
 }
 
 static fo_status run(const struct fo_cli_call *call)
@@ -324,6 +327,7 @@ static fo_status run(const struct fo_cli_call *call)
 	const struct plan *in = call->in;
 	struct fo_cli_asked a;
 	struct fo_cli_planned *p = fo_xmalloc(sizeof *p);
+	memset(p, 0, sizeof *p);
 	p->asked = &a;
 	fo_status st = fo_cli_plan_read(call, &in->job, in->fix, p);
 	if (st == FO_OK)
@@ -353,9 +357,13 @@ const struct fo_command fo_cmd_plan = {
 		"  flatout plan --model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 \\\n"
 		"      --global-batch 512 --fix tp=8\n\n"
 		"For a configuration that is given, it lists what to change, in the order of gain:\n\n"
-		"  flatout plan --torchtitan train.toml --cluster 2xHGX-B200\n",
+		"  flatout plan --torchtitan train.toml --cluster 2xHGX-B200\n\n"
+		"With --ranks it plans for a machine that was measured ('flatout plan machine --help').\n\n"
+		"Exit status 1: no division fits the devices' memory.",
 	.opts = rows,
 	.act = run,
 	.size = sizeof(struct plan),
 	.most = FO_CLI_ANY,
+	.instead = &fo_cmd_plan_machine,
+	.instead_of = "--ranks --mesh.ranks --profile",
 };

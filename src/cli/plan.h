@@ -26,6 +26,8 @@ struct fo_cli_planned {
 	int top;
 	bool assumed_framework; /* nobody named one */
 	bool cost;              /* what is best is the cheapest token */
+	bool fits_not;          /* no division does: plan has the smallest, and nothing else is filled in */
+	double would_hold;      /* so many devices would; 0: no number of them */
 	/* The division of a configuration that was given, and the changes from it. */
 	bool has_from;
 	struct fo_predict_layout from;
@@ -35,6 +37,8 @@ struct fo_cli_planned {
 	struct fo_cli_rates rates;
 	bool pictures; /* a page is wanted: they take a second look at all divisions */
 };
+/* Reads "tp=8,pp=4" on top of what is fixed; NULL: nothing. */
+FO_CHECKED fo_status fo_cli_plan_fix(const char *fix, struct fo_arena *arena, struct fo_plan_fixed *f);
 /* Reads what a job is, its framework and what is fixed (fix: NAME=N,...; NULL): fills in p->job and p->ask. p->asked is
  * given, and needs fo_cli_job_fini also after an error. */
 FO_CHECKED fo_status fo_cli_plan_read(const struct fo_cli_call *call, const struct fo_cli_job *given, const char *fix,

@@ -261,9 +261,25 @@ static void say_settings(struct fo_doc *d, const struct fo_cli_planned *p)
 	}
 }
 
+/* One sentence, as flatout predict has it: what would fit. */
+static const char *would_fit(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	const char *least = fo_doc_printf(d, "the smallest of %lld divisions takes %s of %s a device",
+					  (long long)p->plan.legal,
+					  fo_doc_num(d, p->plan.smallest.step.bytes, FO_DRAW_BYTES),
+					  fo_doc_num(d, p->ask.base.job.machine.memory_bytes, FO_DRAW_BYTES));
+	return p->would_hold > 0 ? fo_doc_printf(d, "%s; %.15g such devices would hold it", least, p->would_hold)
+				 : fo_doc_printf(d, "%s; no number of such devices does", least);
+}
+
 void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p)
 {
 	fo_doc_title(d, "Plan: %s", p->asked->job.model.name);
+	if (p->fits_not) {
+		fo_doc_verdict(d, FO_DOC_BAD, "too large", "%s does not fit on these devices: %s",
+			       p->asked->job.model.name, would_fit(d, p));
+		return;
+	}
 	say_head(d, p);
 	if (p->pictures)
 		fo_cli_planned_pictures(d, p);
@@ -354,6 +370,16 @@ static void json_losses(struct fo_json *j, const struct fo_predict_step *s)
 void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p)
 {
 	static const char *const limit[FO_CLI_LIMITS] = { "memory", "network", "node_links", "batch" };
+	if (p->fits_not) {
+		fo_json_put(j, FO_TEXT("model", p->asked->job.model.name),
+			    FO_TEXT("device", p->asked->cluster.device->name), FO_REAL("devices", p->ask.devices),
+			    FO_TEXT("framework", p->ask.framework->id), FO_TEXT("fit", "does not fit"),
+			    FO_INT("legal", p->plan.legal), FO_INT("too_large", p->plan.too_large),
+			    FO_REAL("smallest_bytes", p->plan.smallest.step.bytes),
+			    FO_REAL("usable_bytes", p->ask.base.job.machine.memory_bytes),
+			    FO_REAL("devices_that_hold_it", p->would_hold > 0 ? p->would_hold : NAN));
+		return;
+	}
 	struct fo_plan_file_point point[FO_PLAN_SHOWN];
 	struct fo_plan_file file;
 	fo_cli_planned_file(p, point, &file);

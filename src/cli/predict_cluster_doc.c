@@ -222,6 +222,24 @@ static void say_sure(struct fo_doc *d, const struct fo_cli_predicted *p)
 		       "these machines.");
 }
 
+/* Steps that differ, and the time that counts. */
+static void say_draws(struct fo_doc *d, const struct fo_cli_predicted *p)
+{
+	if (p->spread) {
+		fo_doc_heading(d, "Steps that differ");
+		fo_cli_spread_say(d, p->spread, &p->timeline->fleet);
+		fo_doc_remark(
+			d,
+			"On top of what the prediction has: it rests on published steps, whose devices differed, "
+			"too (\"rest\"). Shares are of the simulated step, in which hidden communication has no place.");
+	}
+	if (p->goodput) {
+		fo_doc_heading(d, "The time that counts");
+		fo_cli_goodput_say(d, p->goodput, &p->goodput_in);
+		fo_cli_goodput_curve(d, &p->goodput_in, p->step.tokens_s * p->job.layout.devices);
+	}
+}
+
 void fo_cli_predicted_doc(struct fo_doc *d, const struct fo_cli_predicted *p)
 {
 	fo_doc_title(d, "Prediction: %s", model_name(p));
@@ -229,6 +247,7 @@ void fo_cli_predicted_doc(struct fo_doc *d, const struct fo_cli_predicted *p)
 	say_parts(d, p);
 	say_losses(d, p);
 	fo_cli_predicted_lanes(d, p);
+	say_draws(d, p);
 	say_sure(d, p);
 }
 
@@ -310,5 +329,11 @@ void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)
 		    FO_TEXT("would_fit", p->fits_not));
 	if (p->timeline)
 		fo_json_real(j, "simulated_seconds", p->timeline->run.step_s);
+	if (p->spread)
+		fo_cli_spread_json(j, p->spread, &p->timeline->fleet);
+	if (p->goodput) {
+		fo_cli_goodput_json(j, p->goodput, &p->goodput_in);
+		fo_cli_goodput_curve_json(j, &p->goodput_in);
+	}
 	json_sure(j, p);
 }

@@ -133,12 +133,12 @@ static void say_point(struct fo_doc *d, const struct fo_cli_scaled *s, const str
 		return;
 	}
 	const struct worth w = worth_of(s, p);
-	const double mfu = 100 * p->plan.step.mfu_causal;
-	fo_doc_row(d, devices, fo_doc_printf(d, "%.15g", p->global_batch), division(d, &p->plan),
-		   p->known ? fo_doc_printf(d, "%.1f", mfu) : "?", percents(d, p->mfu_causal, p->known),
-		   fo_doc_si(d, p->plan.tokens_s, "tok/s"), fo_doc_num(d, p->speed, FO_DRAW_FACTOR),
-		   fo_cli_goodput_time(d, p->goodput.interval_s), percents(d, p->goodput.drawn, true),
-		   amounts(d, w.cost), amounts(d, s->watts_given ? w.kwh : fo_range(w.kwh.high)));
+	const char *mfu = p->known ? fo_doc_printf(d, "%.1f", 100 * p->plan.step.mfu_causal) : "?";
+	const struct fo_range kwh = s->watts_given ? w.kwh : fo_range(w.kwh.high);
+	fo_doc_row(d, devices, fo_doc_printf(d, "%.15g", p->global_batch), division(d, &p->plan), mfu,
+		   percents(d, p->mfu_causal, p->known), fo_doc_si(d, p->plan.tokens_s, "tok/s"),
+		   fo_doc_num(d, p->speed, FO_DRAW_FACTOR), fo_cli_goodput_time(d, p->goodput.interval_s),
+		   percents(d, p->goodput.drawn, true), amounts(d, w.cost), amounts(d, kwh));
 }
 
 static void say_sizes(struct fo_doc *d, const struct fo_cli_scaled *s, const struct fo_scale *x)

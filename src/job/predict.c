@@ -182,6 +182,7 @@ static void layout(struct asking *k)
 					 .micro_batches = s->micro_batches,
 					 .global_batch = s->global_batch };
 	pipeline(k, l);
+	l->uneven = (struct fo_predict_uneven){ s->first_layers, s->middle_layers, s->last_layers };
 	sharding(k, l);
 	recompute(k, l);
 	double sp = fo_job_number(k->job, FO_JOB_SEQUENCE_PARALLEL);
@@ -221,8 +222,8 @@ static void habits(struct asking *k)
 	bool torch = fo_job_style_of(job) == FO_JOB_STYLE_TORCH;
 	if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 1))
 		p->logit_bytes = 8;
-	else if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 0) && torch) /* also beside a model that is compiled */
-		p->logit_bytes = fo_predict_style[FO_PREDICT_STYLE_EAGER].logit_bytes;
+	else if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 0)) /* also beside a model that is compiled */
+		p->logit_bytes = fo_predict_style[torch ? FO_PREDICT_STYLE_EAGER : FO_PREDICT_STYLE_MEG22].logit_bytes;
 	if (fo_job_is(job, FO_JOB_OPTIMIZER_FUSED, 0))
 		p->optimizer_bytes = UPDATE_BY_STEPS;
 	/* PyTorch's ways hold one copy of the weights, which is the master. */
@@ -310,7 +311,9 @@ static fo_status check_division(const struct asking *k)
 		return fo_hint(fo_fail(FO_EARG, "tp %.15g does not fit the %.15g heads of keys and values of %s", s->tp,
 				       kv, m->name),
 			       "tp %.15g does", nearest_divisor(kv, s->tp, kv));
-	if (s->pp * s->chunks > (double)m->layers)
+	double ends = fo_job_is(k->job, FO_JOB_PP_EMBEDDING_COUNTS, 1) + fo_job_is(k->job, FO_JOB_PP_LOSS_COUNTS, 1);
+	bool uneven = s->first_layers + s->middle_layers + s->last_layers > 0;
+	if (!uneven && s->pp * s->chunks > (double)m->layers + ends)
 		return fo_hint(fo_fail(FO_EARG,
 				       "%.15g pipeline stages of %.15g chunks are more than the %lld layers of %s",
 				       s->pp, s->chunks, (long long)m->layers, m->name),
@@ -361,10 +364,10 @@ static fo_status check_ways(const struct asking *k)
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
 		if (fo_job_is(k->job, row[i].s, 1))
 			return fo_hint(fo_fail(FO_EUNSUPPORTED, "a step with %s is not predicted", row[i].what),
-				       "'flatout audit' estimates what offloading costs");
+				       "'flatout audit' says what memory it saves");
 	if (fo_job_recompute_of(k->job).offload)
 		return fo_hint(fo_fail(FO_EUNSUPPORTED, "a step with activations in host memory is not predicted"),
-			       "'flatout audit' estimates what offloading costs");
+			       "'flatout audit' says what memory it saves");
 	return FO_OK;
 }
 
@@ -407,11 +410,14 @@ static fo_status ask(struct asking *k, const struct fo_cluster *c)
 	if (isnan(s->tp * s->pp * s->cp * s->chunks))
 		return check_shape(k, c);
 	FO_TRY(check_division(k)); /* of a division that no model of this shape can have no number of devices helps */
-	if (!k->stated) /* a what-if gives what no option of the caller says */
+	if (!k->stated)            /* a what-if gives what no option of the caller says */
 		FO_TRY(check_given(k));
 	FO_TRY(check_shape(k, c));
 	FO_TRY(prepare(k, c, s->seq));
 	layout(k);
+	double skipped = fo_job_number(k->job, FO_JOB_FP8_SKIPPED);
+	if (skipped > 0 && k->o->job.type != FO_PREDICT_BF16)
+		INFER(k, "%.15g layers that keep 16 bits count as %s", skipped, fo_predict_type_name[k->o->job.type]);
 	return FO_OK;
 }
 

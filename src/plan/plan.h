@@ -62,8 +62,8 @@ struct fo_plan_asked {
 	const struct fo_plan_framework *framework;
 	double devices, global_batch; /* sequences of a step */
 	struct fo_plan_fixed fixed;
-	double memory_bytes; /* that a division may take; 0: the machine's */
-	bool half;           /* FO_PREDICT_BF16 is fp16 here */
+	double memory_bytes;          /* that a division may take; 0: the machine's */
+	bool half;                    /* FO_PREDICT_BF16 is fp16 here */
 	const struct fo_model *model; /* what Flatout's executor is asked about; NULL: it is not asked */
 };
 
@@ -81,10 +81,11 @@ struct fo_plan_point {
 };
 enum { FO_PLAN_SHOWN = 12 };
 struct fo_plan {
-	/* The best of each division into tp, cp, pp and ep, the fastest first. */
+	/* The best of each division into tp, cp, pp and ep, the fastest first; among them, where it is none of these, the
+	 * one to take. */
 	struct fo_plan_point point[FO_PLAN_SHOWN];
 	int points;
-	int named; /* the simplest of those that tie with point[0]: what to take */
+	int named; /* the simplest of all divisions that tie with point[0]: what to take */
 	int64_t legal, timed,
 		too_large;             /* divisions: that the framework can run, evaluated for time, that do not fit */
 	double seconds;                /* that the search took */

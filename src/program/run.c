@@ -69,6 +69,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, pp, "mesh.pp", "N", "1", 1, FO_RUN_RANKS_MOST, "stages",
 		   "of a pipeline: each has its part of the layers, and micro-batches go through them one behind the "
 		   "other (pass pp); the other axes divide the ranks of a stage"),
+	FO_OPT_TEXT(
+		R, pp_layers, "mesh.pp-layers", "HOW", "balanced",
+		"layers of the stages of mesh.pp: balanced by predicted time, with embedding and head counted; even; "
+		"or a list: 5,4,4,3 (a number for each of mesh.pp x pass.pp-chunks parts, in the order of the model)"),
 	FO_OPT_ENUM(R, over, "mesh.over", "auto",
 		    "what carries calls between ranks on devices: nccl, from device to device; host, through host "
 		    "memory; auto: nccl where each rank has a device of its own",
@@ -89,6 +93,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, metered_every, "train.metered-every", "N", "0", 0, 1e9, "steps",
 		   "every N-th step is timed operation by operation between bursts of known work, for a quiet step "
 		   "time; the same numbers, but slower; 0: none"),
+	FO_OPT_PATH(R, paced, "train.paced", "PROFILE", "",
+		    "paced kernels: nothing is computed, each operation waits the time that this machine profile gives "
+		    "it, while messages between ranks, links and schedules are real; for studies of these; no weights, "
+		    "no loss, no MFU"),
 	FO_OPT_ENUM_REFUSED(
 		R, precision, "train.precision", "bf16",
 		"of weights and activations; sums and gradients of weights are fp32", "bf16|fp32",
@@ -309,6 +317,31 @@ bool fo_run_device_parse(const char *text, enum fo_run_device *kind, int *index)
 	return true;
 }
 
+bool fo_run_balances(const struct fo_run *r)
+{
+	return r->pp > 1 && (!r->pp_layers || !strcmp(r->pp_layers, "balanced"));
+}
+
+/* "5,4,4,3" as layers by part; false: it is no such list. Words leave *out without parts. */
+static bool read_parts(const char *text, struct fo_staging *out)
+{
+	*out = (struct fo_staging){ 0 };
+	if (!text || !strcmp(text, "balanced") || !strcmp(text, "even"))
+		return true;
+	for (const char *at = text;; at++) {
+		const size_t digits = strspn(at, "0123456789");
+		const long layers = digits && digits < 6 ? strtol(at, NULL, 10) : 0;
+		if (layers < 1 || layers > INT16_MAX || out->parts == FO_STAGING_MOST)
+			return false;
+		out->layers[out->parts++] = (int16_t)layers;
+		at += digits;
+		if (!*at)
+			return true;
+		if (*at != ',')
+			return false;
+	}
+}
+
 /* The divisor of n that is nearest to `to`, below it (dir -1) or above (1); 0: there is none. */
 static int64_t nearest_divisor(int64_t n, int64_t to, int dir)
 {
@@ -470,9 +503,36 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 	check_rows(s, r);
 }
 
+/* Layers by part; that they are the model's is fo_lowering_check_pipeline's. */
+static void check_parts(struct fo_opt_set *s, const struct fo_run *r)
+{
+	char shown[64];
+	struct fo_staging list;
+	const int64_t chunks = r->pp_chunks ? r->pp_chunks : fo_pp_chunks_usual((enum fo_pp_kind)r->pp_kind);
+	if (!read_parts(r->pp_layers, &list))
+		fo_opt_problem(
+			s,
+			"mesh.pp-layers must be balanced, even, or at most %d numbers of layers from 1 on, such as "
+			"5,4,4,3; got '%s'",
+			FO_STAGING_MOST, fo_str_visible(shown, sizeof shown, r->pp_layers));
+	else if (list.parts && r->pp < 2)
+		fo_opt_problem(
+			s,
+			"mesh.pp-layers=%s is about stages of a pipeline, and mesh.pp is 1: give mesh.pp too, or "
+			"leave mesh.pp-layers out",
+			fo_str_visible(shown, sizeof shown, r->pp_layers));
+	else if (list.parts && list.parts != r->pp * chunks)
+		fo_opt_problem(s,
+			       "mesh.pp-layers=%s is a list of %d, and mesh.pp=%lld stages of %lld part%s each "
+			       "take %lld",
+			       fo_str_visible(shown, sizeof shown, r->pp_layers), list.parts, (long long)r->pp,
+			       (long long)chunks, chunks == 1 ? "" : "s", (long long)(r->pp * chunks));
+}
+
 static void check_mesh(struct fo_opt_set *s, const struct fo_run *r)
 {
 	settle_mesh(s, r);
+	check_parts(s, r);
 	if (r->pp < 2 && r->pp_kind != FO_PP_1F1B)
 		fo_opt_problem(s,
 			       "pass.pp=%s is about stages of a pipeline, and mesh.pp is 1: give mesh.pp too, or leave "
@@ -490,9 +550,37 @@ static void check_mesh(struct fo_opt_set *s, const struct fo_run *r)
 			       r->link_gbps > 0 ? "gbps" : "us");
 }
 
+/* A run with paced kernels has no numbers: there is nothing to evaluate, to save or to write from. */
+static void check_paced(struct fo_opt_set *s, const struct fo_run *r)
+{
+	static const struct {
+		const char *key, *value;
+	} none[] = { { "eval.every", "0" }, { "checkpoint.every", "0" }, { "checkpoint.last", "no" } };
+	if (!fo_run_is_paced(r))
+		return;
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+		if (!fo_opt_given(s, none[i].key))
+			fo_opt_set_text(s, none[i].key, none[i].value, FO_ORIGIN_DEFAULT, "train.paced");
+	const struct {
+		bool is;
+		const char *text;
+	} row[] = { { r->eval_every != 0, "eval.every: set it to 0" },
+		    { r->ckpt_every != 0, "checkpoint.every: set it to 0" },
+		    { r->ckpt_last, "checkpoint.last: set it to no" },
+		    { r->sample_tokens != 0, "sample.tokens: set it to 0" },
+		    { *r->weights != 0, "model.weights: name the model by model.name" },
+		    { r->metered_every != 0, "train.metered-every: set it to 0" },
+		    { !strncmp(r->device, "cuda", 4), "train.device=cuda: leave it out" },
+		    { r->verify != FO_VERIFY_AT_START_OFF, "run.verify: set it to off" } };
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+		if (row[i].is)
+			fo_opt_problem(s, "train.paced computes nothing, and cannot be combined with %s", row[i].text);
+}
+
 fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 {
 	check_mesh(s, r);
+	check_paced(s, r);
 	/* A default gives way: nobody who asks for a short run has asked for a warm-up that is longer. */
 	if (!fo_opt_given(s, "optim.warmup")) {
 		char text[24];
@@ -698,6 +786,8 @@ struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)
 		low.mesh.pp = (int32_t)(r->pp ? r->pp : 1);
 		low.mesh.replicate = (int32_t)r->ranks / low.mesh.pp / low.mesh.cp / low.mesh.tp / low.mesh.shard;
 		low.rows /= fo_mesh_data(&low.mesh);
+		if (r->pp > 1)
+			(void)read_parts(r->pp_layers, &low.stages); /* options were checked */
 	}
 	return low;
 }

@@ -5,8 +5,8 @@
  * the restart anew. Failures come at a constant rate (exponential times). The mean time for an interval is then
  *	exp(R f) (exp((I + S) f) - 1) / f,  f: failures in a second of all devices
  * (J. T. Daly, A higher order estimate of the optimum checkpoint interval for restart dumps, 2006), and the best
- * interval solves (1 - I f) exp((I + S) f) = 1; sqrt(2 S / f) is its first order. Saves beside training, spare nodes and
- * jobs that go on with fewer devices are other inputs (a shorter save, a shorter restart, fewer failures). */
+ * interval solves (1 - I f) exp((I + S) f) = 1; sqrt(2 S / f) is its first order. Saves beside training, spare nodes
+ * and jobs that go on with fewer devices are other inputs (a shorter save, a shorter restart, fewer failures). */
 #ifndef FO_SIM_GOODPUT_H
 #define FO_SIM_GOODPUT_H
 

@@ -38,7 +38,7 @@ style = ("src/audit/spell.c", "src/job/forms_megatron.c", "src/plan/settings.c",
 
 literal = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 option = re.compile(r"(?<![\w-])--[a-z][a-z0-9.-]*[a-z0-9]")
-named = re.compile(r"flatout ((?:data |predict (?=cluster)|ladder (?=plan)|compare (?=clusters))?[a-z-]+)")
+named = re.compile(r"flatout ((?:data |predict (?=cluster)|plan (?=machine)|ladder (?=plan)|compare (?=clusters))?[a-z-]+)")
 
 
 def texts(code):

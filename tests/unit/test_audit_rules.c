@@ -151,7 +151,7 @@ static const struct row rows[] = {
 	{ "compile", "torchtitan", "1xHGX-H100", "llama-3.1-8b", { LAST }, { S(COMPILE, 0), S(COMPILE_LOSS, 0), LAST
 	  }, { S(COMPILE, 1), LAST }, FO_JOB_COMPILE, FO_AUDIT_ADVICE },
 	{ "compile-loss", "torchtitan", "1xHGX-H100", "llama-3.1-8b", { S(COMPILE, 1), LAST }, { S(COMPILE_LOSS, 0),
-	  LAST }, { S(COMPILE_LOSS, 1), LAST }, FO_JOB_COMPILE_LOSS, FO_AUDIT_ADVICE },
+	  LAST }, { S(COMPILE_LOSS, 1), LAST }, FO_JOB_COMPILE_LOSS, FO_AUDIT_NOTE },
 	{ "attention-eager", "transformers", NULL, NULL, { LAST }, { S(ATTENTION, FO_JOB_ATTENTION_EAGER), LAST }, {
 	  S(ATTENTION, FO_JOB_ATTENTION_SDPA), LAST }, FO_JOB_ATTENTION, FO_AUDIT_ADVICE },
 	{ "attention-device", "torchtitan", "1xHGX-H100", "llama-3.1-8b", { LAST }, { S(ATTENTION,
@@ -309,7 +309,8 @@ static bool odd(const struct fo_audit *a)
 {
 	for (size_t i = 0; i < a->count; i++) {
 		struct fo_range g = a->finding[i].gain;
-		if (fo_range_known(g) && (g.high <= 1 || (g.low * g.high < 1.01 * 1.01 && a->finding[i].level != FO_AUDIT_NOTE))) {
+		if (fo_range_known(g) &&
+		    (g.high <= 1 || (g.low * g.high < 1.01 * 1.01 && a->finding[i].level != FO_AUDIT_NOTE))) {
 			fprintf(stderr, "%s is worth %g..%g\n", a->finding[i].id, g.low, g.high);
 			return true;
 		}

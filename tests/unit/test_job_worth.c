@@ -87,8 +87,7 @@ static void test_no_communication(void **state)
 		step(&g, &s);
 		for (size_t k = 0; k < sizeof row / sizeof *row; k++)
 			assert_true((s.part[row[k].t].high > 0) == (k == i));
-		assert_true((s.part[FO_PREDICT_DATA].high > 0) ==
-			    (row[i].s == FO_JOB_CP)); /* CP ranks share weights */
+		assert_true((s.part[FO_PREDICT_DATA].high > 0) == (row[i].s == FO_JOB_CP)); /* CP ranks share weights */
 		job_set(&g, row[i].s, 1);
 	}
 	step(&g, &s);
@@ -96,17 +95,29 @@ static void test_no_communication(void **state)
 	job_rig_fini(&g);
 }
 
-/* Without a head and with rows too short for attention to count, (p - 1) / m of the stages' time is idle, a v-th of that
- * with v chunks, a third without bubbles of weight gradients (forward + backward of inputs - of weights, alike). */
+/* Seconds that a pipeline idles over those that it works. */
+static double idle_of(struct job_rig *g, double schedule, double chunks, double m)
+{
+	struct fo_job_step s;
+	job_set(g, FO_JOB_PP_SCHEDULE, schedule);
+	job_set(g, FO_JOB_PP_VIRTUAL, chunks);
+	job_set(g, FO_JOB_ACCUMULATION, m);
+	step(g, &s);
+	double busy = 0;
+	for (int t = 0; t < FO_PREDICT_PARTS; t++)
+		if (t != FO_PREDICT_BUBBLE && t != FO_PREDICT_OPTIMIZER && t != FO_PREDICT_REST)
+			busy += middle(s.part[t]);
+	return middle(s.part[FO_PREDICT_BUBBLE]) / busy;
+}
+
+/* Without a head (p - 1) / m of the stages' time is idle, a v-th of that with v chunks. Without bubbles of weight
+ * gradients it is forward + backward of inputs - of weights: a third where these are alike, more where not. */
 static void test_bubble(void **state)
 {
 	(void)state;
 	struct job_rig g;
-	struct fo_job_step s;
 	job_rig_init(&g, "megatron", "8xH100");
 	g.job.model.vocab = 128;
-	job_set(&g, FO_JOB_SEQ, 512);
-	job_set(&g, FO_JOB_MICRO_BATCH, 16);
 	job_set(&g, FO_JOB_ZERO, 0);
 	job_set(&g, FO_JOB_PP, 8);
 	job_set(&g, FO_JOB_PP_OVERLAP, 1);
@@ -114,21 +125,61 @@ static void test_bubble(void **state)
 		double schedule, chunks, m, idle;
 	} row[] = { { FO_JOB_SCHEDULE_1F1B, 1, 8, 7 / 8. },
 		    { FO_JOB_SCHEDULE_1F1B, 1, 64, 7 / 64. },
-		    { FO_JOB_SCHEDULE_INTERLEAVED, 4, 8, 7 / 32. },
-		    { FO_JOB_SCHEDULE_ZERO_BUBBLE, 1, 8, 7 / 24. } };
+		    { FO_JOB_SCHEDULE_INTERLEAVED, 4, 8, 7 / 32. } };
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-		job_set(&g, FO_JOB_PP_SCHEDULE, row[i].schedule);
-		job_set(&g, FO_JOB_PP_VIRTUAL, row[i].chunks);
-		job_set(&g, FO_JOB_ACCUMULATION, row[i].m);
-		step(&g, &s);
-		double busy = 0, idle = middle(s.part[FO_PREDICT_BUBBLE]);
-		for (int t = 0; t < FO_PREDICT_PARTS; t++)
-			if (t != FO_PREDICT_BUBBLE && t != FO_PREDICT_OPTIMIZER && t != FO_PREDICT_REST)
-				busy += middle(s.part[t]);
-		if (fabs(idle / busy - row[i].idle) > 0.12 * row[i].idle + 0.02)
-			fail_msg("row %zu: %g of the time is idle, expected %g", i, idle / busy, row[i].idle);
+		double idle = idle_of(&g, row[i].schedule, row[i].chunks, row[i].m);
+		if (fabs(idle - row[i].idle) > 0.12 * row[i].idle + 0.02)
+			fail_msg("row %zu: %g of the time is idle, expected %g", i, idle, row[i].idle);
 	}
+	double zero_bubble = idle_of(&g, FO_JOB_SCHEDULE_ZERO_BUBBLE, 1, 8);
+	assert_true(zero_bubble > 7 / 24. && zero_bubble < 0.6 * 7 / 8);
 	job_rig_fini(&g);
+}
+
+/* Stages as Megatron-LM's flags divide them. */
+static void test_uneven(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *layout;
+		double pp, first, last, embedding, loss;
+		double got[3], chunks; /* first, middle, last; 0: wrong */
+	} row[] = {
+		{ NULL, 4, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 1 },
+		{ NULL, 4, 6, 6, NAN, NAN, { 6, 10, 6 }, 1 },
+		{ NULL, 4, 5, NAN, NAN, NAN, { 5, 9, 9 }, 1 },
+		{ NULL, 4, 6, 7, NAN, NAN, { 0, 0, 0 }, 0 },
+		{ NULL, 2, 20, NAN, NAN, NAN, { 20, 12, 12 }, 1 },
+		{ NULL, 3, NAN, NAN, NAN, 1, { 11, 11, 10 }, 1 },
+		{ NULL, 4, NAN, NAN, 1, 1, { 0, 0, 0 }, 0 },
+		{ "Et*7|t*9|(t*3)*3|t*7,L", 4, NAN, NAN, NAN, NAN, { 7, 9, 7 }, 1 },
+		{ "Et*3|(tt|)*14t,L", 4, NAN, NAN, NAN, NAN, { 9, 8, 7 }, 4 },
+		{ "Et*3|(tt|)*14t,L", 5, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 0 },
+		{ "t*9999999|", 2, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 0 },
+		{ "(((", 2, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 0 },
+		{ "t*32|x", 2, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 0 },
+	};
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		struct job_rig g;
+		struct fo_job_shape s;
+		job_rig_init(&g, "megatron", "64xH100");
+		job_set(&g, FO_JOB_ZERO, 1);
+		job_set(&g, FO_JOB_PP, row[i].pp);
+		job_set(&g, FO_JOB_PP_FIRST_LAYERS, row[i].first);
+		job_set(&g, FO_JOB_PP_LAST_LAYERS, row[i].last);
+		job_set(&g, FO_JOB_PP_EMBEDDING_COUNTS, row[i].embedding);
+		job_set(&g, FO_JOB_PP_LOSS_COUNTS, row[i].loss);
+		g.job.value[FO_JOB_PP_LAYOUT].text = row[i].layout;
+		g.cluster.devices = g.cluster.per_node = 12 * row[i].pp;
+		fo_job_shape_of(&g.job, &g.cluster, &s);
+		if (!row[i].chunks != !!s.wrong)
+			fail_msg("row %zu: %s", i, s.wrong ? s.wrong : "nothing is wrong with it");
+		if (row[i].chunks && (s.first_layers != row[i].got[0] || s.middle_layers != row[i].got[1] ||
+				      s.last_layers != row[i].got[2] || s.chunks != row[i].chunks))
+			fail_msg("row %zu: stages of %g, %g, %g layers in %g chunks", i, s.first_layers,
+				 s.middle_layers, s.last_layers, s.chunks);
+		job_rig_fini(&g);
+	}
 }
 
 static void unknown(struct job_rig *g, const char *words)
@@ -252,8 +303,8 @@ static void test_overlap(void **state)
 	assert_true(reduce.low > 1 && reduce.high < 1.5);
 	assert_true(tp.low == 1 && tp.high == 1);
 	job_set(&g, FO_JOB_TP, 8);
-	tp = gain_of(&g, FO_JOB_TP_OVERLAP, 1);
-	assert_true(tp.low > 1);
+	tp = gain_of(&g, FO_JOB_TP_OVERLAP, 1); /* torchtitan's tables have 4 to 16 % */
+	assert_true(middle(tp) > 1.04 && middle(tp) < 1.16);
 	/* Less tensor parallelism is faster where its communication costs more than what it saves. */
 	job_set(&g, FO_JOB_MICRO_BATCH, 1);
 	job_set(&g, FO_JOB_GLOBAL_BATCH, 256);
@@ -286,7 +337,7 @@ static void test_properties(void **state)
 		job_set(&g, FO_JOB_PP_VIRTUAL, 1 + below(2));
 		job_set(&g, FO_JOB_PP_SCHEDULE, below(4));
 		job_set(&g, FO_JOB_ZERO, below(4));
-		job_set(&g, FO_JOB_RECOMPUTE, below(4));
+		job_set(&g, FO_JOB_RECOMPUTE, below(3)); /* steps that offload are not predicted */
 		job_set(&g, FO_JOB_ACCUMULATION, 1 + below(32));
 		job_set(&g, FO_JOB_COMPILE, below(2));
 		job_set(&g, FO_JOB_FP8, below(6));
@@ -334,11 +385,12 @@ static void test_nonsense(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing),        cmocka_unit_test(test_no_communication),
-		cmocka_unit_test(test_adapters),       cmocka_unit_test(test_bubble),
-		cmocka_unit_test(test_unknown),        cmocka_unit_test(test_monotony),
-		cmocka_unit_test(test_order_of_gains), cmocka_unit_test(test_overlap),
-		cmocka_unit_test(test_properties),     cmocka_unit_test(test_nonsense),
+		cmocka_unit_test(test_nothing),  cmocka_unit_test(test_no_communication),
+		cmocka_unit_test(test_adapters), cmocka_unit_test(test_bubble),
+		cmocka_unit_test(test_uneven),   cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_monotony), cmocka_unit_test(test_order_of_gains),
+		cmocka_unit_test(test_overlap),  cmocka_unit_test(test_properties),
+		cmocka_unit_test(test_nonsense),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
