@@ -42,6 +42,7 @@ const struct fo_command *const fo_commands[] = {
 	&fo_cmd_predict,
 	&fo_cmd_predict_cluster,
 	&fo_cmd_plan,
+	&fo_cmd_plan_machine,
 	&fo_cmd_status,
 	&fo_cmd_report,
 	&fo_cmd_compare,

@@ -77,6 +77,15 @@ static fo_status fix_one(struct fo_plan_fixed *f, const char *text)
 		       "tp, cp, pp, ep, chunks, shard, micro-batch, zero");
 }
 
+fo_status fo_cli_plan_fix(const char *fix, struct fo_arena *arena, struct fo_plan_fixed *f)
+{
+	const char **one;
+	int n = fix ? fo_job_split_settings(fix, arena, &one) : 0;
+	for (int i = 0; i < n; i++)
+		FO_TRY(fix_one(f, one[i]));
+	return FO_OK;
+}
+
 /* Fixed numbers that no division has together. */
 static fo_status check_fixed(const struct fo_plan_fixed *f)
 {
@@ -98,16 +107,10 @@ static fo_status fixed_of(const struct plan *in, struct fo_arena *arena, struct 
 					FO_PREDICT_ZERO_BUBBLE };
 	static const int again[] = { FO_PLAN_AGAIN_NONE, FO_PLAN_AGAIN_OP, FO_PLAN_AGAIN_FULL };
 	const struct fo_cli_job *j = &in->job;
-	*f = (struct fo_plan_fixed){ .tp = (double)j->tp,
-				     .cp = (double)j->cp,
-				     .pp = (double)j->pp,
-				     .ep = (double)j->ep,
-				     .chunks = (double)j->chunks,
-				     .shard = (double)j->shard,
-				     .micro_batch = (double)j->micro_batch,
-				     .zero = (int)j->zero,
-				     .schedule = -1,
-				     .again = -1 };
+	*f = FO_PLAN_FREE;
+	f->tp = (double)j->tp, f->cp = (double)j->cp, f->pp = (double)j->pp, f->ep = (double)j->ep;
+	f->chunks = (double)j->chunks, f->shard = (double)j->shard, f->micro_batch = (double)j->micro_batch;
+	f->zero = (int)j->zero;
 	if (j->schedule >= 0)
 		f->schedule = schedule[j->schedule];
 	if (j->recompute >= 0)
@@ -115,10 +118,7 @@ static fo_status fixed_of(const struct plan *in, struct fo_arena *arena, struct 
 	if (j->schedule >= 0 && f->schedule == FO_PREDICT_GPIPE)
 		return fo_hint(fo_fail(FO_EARG, "GPipe is not searched: 1F1B takes as long and less memory"),
 			       "--schedule=1f1b");
-	const char **one;
-	int n = in->fix ? fo_job_split_settings(in->fix, arena, &one) : 0;
-	for (int i = 0; i < n; i++)
-		FO_TRY(fix_one(f, one[i]));
+	FO_TRY(fo_cli_plan_fix(in->fix, arena, f));
 	return check_fixed(f);
 }
 
@@ -178,7 +178,8 @@ static fo_status ask(const struct plan *in, struct fo_cli_planned *p)
 					 .devices = a->cluster.devices,
 					 .half = fo_job_is(&a->job, FO_JOB_DTYPE, FO_JOB_MATMUL_FP16) &&
 						 p->job.job.type == FO_PREDICT_BF16,
-					 .global_batch = batch };
+					 .global_batch = batch,
+					 .model = &a->job.model };
 	return fixed_of(in, &a->arena, &p->ask.fixed);
 }
 
@@ -264,12 +265,9 @@ static fo_status search_cost(struct fo_cli_planned *p)
 	return st;
 }
 
-static fo_status does_not_fit(const struct fo_cli_planned *p)
+/* How many devices of the kind hold the job in some division; 0: no number up to a million does. */
+static double devices_that_hold(const struct fo_cli_planned *p)
 {
-	const struct fo_plan_point *s = &p->plan.smallest;
-	char need[32], have[32];
-	fo_draw_number(need, s->step.bytes, FO_DRAW_BYTES);
-	fo_draw_number(have, p->ask.base.job.machine.memory_bytes, FO_DRAW_BYTES);
 	struct fo_plan *other = fo_xmalloc(sizeof *other);
 	struct fo_plan_asked a = p->ask;
 	double fits = 0;
@@ -279,11 +277,7 @@ static fo_status does_not_fit(const struct fo_cli_planned *p)
 	}
 	fo_err_clear();
 	free(other);
-	fo_fail(FO_ENOMEM, "%s fits on %.15g %s in none of %lld divisions: the smallest takes %s of %s a device",
-		p->asked->job.model.name, p->ask.devices, p->asked->cluster.device->name, (long long)p->plan.legal,
-		need, have);
-	return fits ? fo_hint(FO_ENOMEM, "%.15g such devices hold it", fits)
-		    : fo_hint(FO_ENOMEM, "no number of such devices does: 'flatout devices' lists larger ones");
+	return fits;
 }
 
 /* ---- the command ---- */
@@ -291,8 +285,11 @@ static fo_status does_not_fit(const struct fo_cli_planned *p)
 static fo_status search(const struct plan *in, struct fo_cli_planned *p)
 {
 	fo_status st = in->objective == OBJECTIVE_COST ? search_cost(p) : fo_plan_search(&p->plan, &p->ask);
-	if (st == FO_ENOMEM && p->plan.too_large)
-		return does_not_fit(p);
+	if (st == FO_ENOMEM && p->plan.too_large) {
+		p->fits_not = true;
+		p->would_hold = devices_that_hold(p);
+		return FO_OK;
+	}
 	FO_TRY(st);
 	p->top = (int)in->top;
 	p->cost = in->objective == OBJECTIVE_COST;
@@ -317,7 +314,7 @@ static fo_status show(const struct fo_cli_call *call, const struct fo_cli_planne
 		fo_cli_planned_json(call->json, p);
 	fo_status st = in->html ? fo_cli_page(d, in->html) : FO_OK;
 	fo_doc_fini(&page);
-	return st;
+	return st == FO_OK && p->fits_not ? fo_cli_found() : st;
 }
 
 static fo_status run(const struct fo_cli_call *call)
@@ -325,6 +322,7 @@ static fo_status run(const struct fo_cli_call *call)
 	const struct plan *in = call->in;
 	struct fo_cli_asked a;
 	struct fo_cli_planned *p = fo_xmalloc(sizeof *p);
+	memset(p, 0, sizeof *p);
 	p->asked = &a;
 	/* A division is of use where something runs it. */
 	struct fo_cli_job job = in->job;
@@ -333,6 +331,8 @@ static fo_status run(const struct fo_cli_call *call)
 	if (p->assumed_framework)
 		job.framework = FO_CLI_MEGATRON;
 	fo_status st = fo_cli_job_read(call, &job, &a);
+	if (st == FO_OK)
+		st = fo_cli_job_check_device(&job, &a);
 	if (st == FO_OK)
 		st = ask(in, p);
 	if (st == FO_OK)
@@ -360,9 +360,13 @@ const struct fo_command fo_cmd_plan = {
 		"  flatout plan --model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 \\\n"
 		"      --global-batch 512 --fix tp=8\n\n"
 		"For a configuration that is given, it lists what to change, in the order of gain:\n\n"
-		"  flatout plan --torchtitan train.toml --cluster 2xHGX-B200\n",
+		"  flatout plan --torchtitan train.toml --cluster 2xHGX-B200\n\n"
+		"With --ranks it plans for a machine that was measured ('flatout plan machine --help').\n\n"
+		"Exit status 1: no division fits the devices' memory.",
 	.opts = rows,
 	.act = run,
 	.size = sizeof(struct plan),
 	.most = FO_CLI_ANY,
+	.instead = &fo_cmd_plan_machine,
+	.instead_of = "--ranks --mesh.ranks --profile",
 };

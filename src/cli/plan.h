@@ -23,6 +23,8 @@ struct fo_cli_planned {
 	int top;
 	bool assumed_framework; /* nobody named one */
 	bool cost;              /* what is best is the cheapest token */
+	bool fits_not;          /* no division does: plan has the smallest, and nothing else is filled in */
+	double would_hold;      /* so many devices would; 0: no number of them */
 	/* The division of a configuration that was given, and the changes from it. */
 	bool has_from;
 	struct fo_predict_layout from;
@@ -30,6 +32,8 @@ struct fo_cli_planned {
 	struct fo_plan_change change[FO_PLAN_FIELDS];
 	int changes;
 };
+/* Reads "tp=8,pp=4" on top of what is fixed; NULL: nothing. */
+FO_CHECKED fo_status fo_cli_plan_fix(const char *fix, struct fo_arena *arena, struct fo_plan_fixed *f);
 /* The place is one of those shown: the first, and the one to take. */
 bool fo_cli_planned_shows(const struct fo_cli_planned *p, int place);
 void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p);

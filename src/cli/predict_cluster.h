@@ -85,6 +85,8 @@ struct fo_cli_asked {
  * needs fini also after an error. */
 FO_CHECKED fo_status fo_cli_job_read(const struct fo_cli_call *call, const struct fo_cli_job *in,
 				     struct fo_cli_asked *out);
+/* Whether the cluster's device can have what is asked: the number type, the power limit. */
+FO_CHECKED fo_status fo_cli_job_check_device(const struct fo_cli_job *in, const struct fo_cli_asked *a);
 void fo_cli_job_fini(struct fo_cli_asked *a);
 
 /* One prediction as it is told. */

@@ -47,7 +47,8 @@ static const char *schedule_text(struct fo_doc *d, const struct fo_predict_layou
 	static const char *const name[] = { [FO_PREDICT_1F1B] = "1F1B",
 					    [FO_PREDICT_INTERLEAVED] = "interleaved",
 					    [FO_PREDICT_ZERO_BUBBLE] = "zero bubble",
-					    [FO_PREDICT_GPIPE] = "GPipe" };
+					    [FO_PREDICT_GPIPE] = "GPipe",
+					    [FO_PREDICT_ZB_H2] = "zero bubble, ZB-H2" };
 	return l->chunks > 1 ? fo_doc_printf(d, " (%s, %g chunks)", name[l->schedule], l->chunks)
 			     : fo_doc_printf(d, " (%s)", name[l->schedule]);
 }

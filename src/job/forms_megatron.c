@@ -50,6 +50,7 @@ static const struct fo_form_row core[] = {
 	R("overlap_param_gather", PARAM_OVERLAP),
 	R("tp_comm_overlap", TP_OVERLAP),
 	R("overlap_p2p_comm", PP_OVERLAP),
+	R("use_tp_pp_dp_mapping", PP_NEAR),
 	R("gradient_accumulation_fusion", FUSED_GRAD_ACCUMULATION),
 	R("apply_rope_fusion", FUSED_ROPE),
 	M("recompute_granularity", RECOMPUTE, "full=full selective=selective null=none none=none"),
@@ -109,7 +110,7 @@ static const char ignored[] =
 	"use_megatron_fsdp use_custom_fsdp data_parallel_sharding_strategy num_layers_per_virtual* "
 	"num_virtual_stages* decoder_*_num_layers recompute_* multi_latent_attention q_lora_rank "
 	"kv_lora_rank qk_head_dim qk_pos_emb_head_dim v_head_dim mscale* make_vocab* "
-	"step_batch_size_schedule manual_gc_interval cross_entropy_fusion_impl use_tp_pp_dp_mapping "
+	"step_batch_size_schedule manual_gc_interval cross_entropy_fusion_impl "
 	"override_opt* use_checkpoint* mtp_* initial_loss_scale loss_scale* bf16* hysteresis "
 	"attention_softmax* apply_query_key* end_weight* start_weight* use_cpu_init* "
 	"create_attention* reset_* eod_mask* num_dataset* local_rank rank onnx* fp16_lm* verbosity "
@@ -119,6 +120,7 @@ static const char ignored[] =
 static const struct fo_form_default defaults[] = {
 	D(TP, "1"),
 	D(PP, "1"),
+	D(PP_NEAR, "off"),
 	D(CP, "1"),
 	D(EP, "1"),
 	D(SEQUENCE_PARALLEL, "off"),

@@ -566,6 +566,8 @@ static const struct fo_form_row flatout[] = {
 	R("pass.overlap", GRAD_OVERLAP),
 	M("pass.reduce-dtype", GRAD_REDUCE, "fp32=fp32 bf16=bf16"),
 	M("pass.zero", ZERO, "off=0 1=1 2=2 3=3"),
+	M("pass.zero-reshard", RESHARD, "forward=on backward=off step=off"),
+	M("pass.tp-async", TP_OVERLAP, "0=off auto=- *=on"),
 	M("optim.master", PARAM_DTYPE, "fp32=fp32 split=fp32 none=bf16"),
 	M("optim.moments", MOMENTS, "fp32=fp32 bf16=bf16"),
 	R("optim.clip", CLIP),

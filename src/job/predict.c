@@ -141,8 +141,8 @@ static void pipeline(struct asking *k, struct fo_predict_layout *l)
 	if (l->pp > 1 && isnan(s) && l->chunks <= 1)
 		INFER(k, "pipeline schedule: 1F1B");
 	const char *word = k->job->value[FO_JOB_PP_SCHEDULE].text;
-	if (l->pp > 1 && word && !strcmp(word, "zb-h2"))
-		INFER(k, "zb-h2 counts as zb-h1: it idles less, and keeps up to twice the activations");
+	if (word && !strcmp(word, "zb-h2"))
+		l->schedule = FO_PREDICT_ZB_H2;
 }
 
 static void sharding(struct asking *k, struct fo_predict_layout *l)
@@ -182,6 +182,8 @@ static void layout(struct asking *k)
 		l->tp_overlap = 1;
 	else if (fo_job_is(k->job, FO_JOB_TP_OVERLAP, 0) && fo_job_stated(k->job, FO_JOB_TP_OVERLAP))
 		l->tp_overlap = -1;
+	l->keeps_weights = l->zero >= 3 && fo_job_is(k->job, FO_JOB_RESHARD, 0);
+	l->stages_near = l->pp > 1 && fo_job_is(k->job, FO_JOB_PP_NEAR, 1);
 	double overlap = fo_job_number(k->job, FO_JOB_GRAD_OVERLAP);
 	if (!isnan(overlap) && fo_job_stated(k->job, FO_JOB_GRAD_OVERLAP))
 		l->dp_overlap = overlap ? 1 : -1;

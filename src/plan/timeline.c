@@ -182,6 +182,7 @@ static enum fo_pp_kind kind_of(const struct fo_predict_layout *l)
 	static const enum fo_pp_kind kind[] = { [FO_PREDICT_1F1B] = FO_PP_1F1B,
 						[FO_PREDICT_INTERLEAVED] = FO_PP_INTERLEAVED,
 						[FO_PREDICT_ZERO_BUBBLE] = FO_PP_ZB_H1,
+						[FO_PREDICT_ZB_H2] = FO_PP_ZB_H2,
 						[FO_PREDICT_GPIPE] = FO_PP_GPIPE };
 	if (l->pp <= 1 || (l->schedule == FO_PREDICT_INTERLEAVED && l->chunks <= 1))
 		return FO_PP_1F1B;

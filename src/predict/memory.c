@@ -70,6 +70,8 @@ static void activations(const struct fo_predict_base *b, const struct fo_predict
 		flight *= 1 + (w->pp - 1) / (w->pp * w->chunks);
 	if (l->schedule == FO_PREDICT_GPIPE)
 		flight = w->micro_batches * per;
+	if (l->schedule == FO_PREDICT_ZB_H2)
+		flight = least(w->micro_batches, 2 * w->pp - 1) * per;
 	double keep = l->kept > 0 ? l->kept : 1 - l->recompute;
 	*out = keep * none * flight;
 	if (l->recompute > 0)
@@ -93,7 +95,7 @@ static void states(const struct fo_predict_base *b, const struct fo_predict_layo
 	for (int i = 0; i < 2; i++) {
 		double weight = k->whole, gradient = k->of.gradient, state = k->of.state;
 		if (l->zero >= 3) {
-			weight = k->of.weight / ranks[i];
+			weight = k->of.weight / ranks[i] + (l->keeps_weights ? k->whole : 0);
 			gradient = k->sharded_gradient / ranks[i], state = k->of.state / ranks[i];
 		} else if (l->zero >= 1)
 			state /= ranks[i];

@@ -205,6 +205,47 @@ void fo_predict_point(const struct fo_predict_base *b, const struct fo_predict_l
 	fo_predict_finish(b, &w, out);
 }
 
+/* Standard deviations that 80 % of a normal distribution lie within, one side. */
+#define Z80 1.2816
+
+/* The private half of fo_predict_shared. */
+struct shared {
+	bool any;
+	double tp, cp, ep, micro_batch, devices;
+	bool sp;
+	struct fo_predict_work w;
+};
+_Static_assert(sizeof(struct shared) <= sizeof(struct fo_predict_shared), "room for what divisions share");
+
+bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			     struct fo_predict_shared *room, double most_bytes, struct fo_predict_step *out)
+{
+	struct shared *s = (struct shared *)room;
+	out->wrong = NULL, out->seconds = 0;
+	if (!s->any || s->tp != l->tp || s->cp != l->cp || s->ep != l->ep || s->micro_batch != l->micro_batch ||
+	    s->devices != l->devices || s->sp != l->sp) {
+		fo_predict_work_of(b, l, &s->w);
+		s->any = !s->w.wrong;
+		s->tp = l->tp, s->cp = l->cp, s->ep = l->ep, s->micro_batch = l->micro_batch;
+		s->devices = l->devices, s->sp = l->sp;
+		if (s->any)
+			fo_predict_know(&s->w, b->x);
+	} else {
+		fo_predict_work_again(b, l, &s->w);
+		s->any = !s->w.wrong;
+	}
+	if (!s->any) {
+		*out = (struct fo_predict_step){ .wrong = s->w.wrong };
+		return false;
+	}
+	fo_predict_bytes(b, l, &s->w, out);
+	if (out->bytes * exp(Z80 * out->memory_sd) > most_bytes)
+		return false;
+	fo_predict_time(&s->w, b->x, out);
+	fo_predict_finish(b, &s->w, out);
+	return true;
+}
+
 void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			  struct fo_predict_step *out)
 {

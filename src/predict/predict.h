@@ -121,7 +121,15 @@ struct fo_predict_job {
 	double state_bytes;    /* masters and moments of a weight */
 };
 
-enum fo_predict_schedule { FO_PREDICT_1F1B, FO_PREDICT_INTERLEAVED, FO_PREDICT_ZERO_BUBBLE, FO_PREDICT_GPIPE };
+/* Zero bubble: ZB-H1, which takes 1F1B's memory, and ZB-H2, which holds about twice as many micro-batches. */
+enum fo_predict_schedule {
+	FO_PREDICT_1F1B,
+	FO_PREDICT_INTERLEAVED,
+	FO_PREDICT_ZERO_BUBBLE,
+	FO_PREDICT_GPIPE,
+	FO_PREDICT_ZB_H2,
+	FO_PREDICT_SCHEDULES
+};
 /* devices = dp x tp x cp x pp. Fields that are 0 mean 1, off or none. */
 struct fo_predict_layout {
 	double devices;
@@ -140,6 +148,8 @@ struct fo_predict_layout {
 	int tp_overlap;       /* 1: hidden behind products, -1: not, 0: as the style does */
 	int dp_overlap;       /* of gradients and weights with compute: the same */
 	int graphs;           /* 1: CUDA graphs, -1: none, 0: as the style does */
+	bool keeps_weights;   /* ZeRO 3: gathered weights stay until backward, which then gathers none */
+	bool stages_near;     /* all stages of a pipeline in one node, and data parallelism between nodes */
 	double micro_batches; /* 0: global_batch / (dp micro_batch), rounded up */
 };
 
@@ -204,6 +214,16 @@ void fo_predict_point(const struct fo_predict_base *b, const struct fo_predict_l
 /* Memory alone, in a fraction of the time. */
 void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			  struct fo_predict_step *out);
+
+/* What divisions of one tensor, context and expert parallelism and micro-batch have in common, so that a search counts
+ * it once for all that follow each other. Zero at first; one for each thread and base. */
+struct fo_predict_shared {
+	double room[256]; /* private */
+};
+/* The same as fo_predict_memory_of and, where `most_bytes` are not below the upper end of memory's 80 % interval, as
+ * fo_predict_point: the very numbers. False: it does not fit, and *out has no seconds. */
+bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			     struct fo_predict_shared *shared, double most_bytes, struct fo_predict_step *out);
 
 /* ---- how sure, and why ---- */
 

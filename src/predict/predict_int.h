@@ -44,6 +44,8 @@ struct fo_predict_work {
 	bool tp_hidden;
 	int dp_overlap;
 	double shard, shard_node, nodes, replicate; /* ranks that share states, of these in a node, nodes; replicas */
+	double data_node;                           /* ranks of a data-parallel group in a node */
+	bool keeps_weights;
 	double layer_bytes, gradient_bytes, local_params, optimizer_bytes;
 	double layers, pp, chunks, micro_batches, dp, micro_batch, devices;
 	enum fo_predict_schedule schedule;
@@ -51,6 +53,10 @@ struct fo_predict_work {
 	bool again_core, again_ffn;
 	double year;
 	double habit;
+	/* Seconds of one layer's products by pass, of its up projection forward, of the head: counted before, for the
+	 * constants that the base has. */
+	bool known;
+	double known_pass[3], known_up, known_head;
 };
 
 /* Bytes of a reduced gradient. */
@@ -63,6 +69,11 @@ double fo_predict_gradient_bytes(const struct fo_predict_job *j);
 void fo_predict_constants(bool fitted, double x[FO_PREDICT_CONSTANTS]);
 /* Counts. */
 void fo_predict_work_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w);
+/* The same for another division of the same tp, cp, ep, sp, micro-batch and devices: what these decide stays. */
+void fo_predict_work_again(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			   struct fo_predict_work *w);
+/* Fills known_*: fo_predict_time then takes them, and x may be no other. */
+void fo_predict_know(struct fo_predict_work *w, const double *x);
 /* Seconds, of constants x. out: dp, micro_batches, seconds, part. */
 void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo_predict_step *out);
 /* The part of it that memory needs. */

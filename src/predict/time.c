@@ -29,6 +29,8 @@ static struct products products(const struct now *n)
 {
 	const struct fo_predict_work *w = n->w;
 	struct products out = { .up = 0 };
+	if (w->known)
+		return (struct products){ { w->known_pass[0], w->known_pass[1], w->known_pass[2] }, w->known_up };
 	for (int i = 0; i < FO_PREDICT_HEAD; i++) {
 		bool routed = w->moe && i >= FO_PREDICT_UP;
 		double times = w->repeats[i] / (routed ? n->x[FO_X_EXPERT_RATE] / n->x[FO_X_EXPERT_UNEVEN] : 1);
@@ -168,12 +170,13 @@ static void layer_shards(const struct now *n, struct layer *y)
 	}
 	double gather = spread_s(n, w->layer_bytes, w->shard, w->shard_node, w->nodes);
 	double scatter = w->trains ? spread_s(n, w->gradient_bytes, w->shard, w->shard_node, w->nodes) : 0;
+	double behind = scatter + (w->keeps_weights ? 0 : gather);
 	if (w->dp_overlap < 0) {
-		y->data[0] = gather, y->data[1] = gather + scatter;
+		y->data[0] = gather, y->data[1] = behind;
 		return;
 	}
 	y->data[0] = most(y->pass[0], gather) + few * least(y->pass[0], gather) - y->pass[0];
-	y->data[1] = most(backward, gather + scatter) + few * least(backward, gather + scatter) - backward;
+	y->data[1] = most(backward, behind) + few * least(backward, behind) - backward;
 }
 
 static void layer_of(const struct now *n, struct layer *y)
@@ -212,11 +215,10 @@ static double exchange_s(const struct now *n, const struct layer *y)
 		if (w->replicate <= 1)
 			return 0;
 		double part = w->local_params * gradient / w->shard; /* an all-reduce among replicas, behind backward */
-		double all = 2 *
-			     spread_s(n, part, w->replicate, most(1, w->in_node / (w->tp * w->shard)), w->replicate);
+		double all = 2 * spread_s(n, part, w->replicate, most(1, w->data_node / w->shard), w->replicate);
 		return most(0, all - w->layers / w->pp * y->pass[1]) + n->x[FO_X_DATA] * all;
 	}
-	double ranks = w->shard * w->replicate, in_node = least(most(w->in_node / w->tp, 1), ranks);
+	double ranks = w->shard * w->replicate, in_node = least(w->data_node, ranks);
 	double nodes = most(1, ranks / in_node);
 	double scatter = spread_s(n, gradient * w->local_params, ranks, in_node, nodes),
 	       gather = spread_s(n, 2 * w->local_params, ranks, in_node, nodes);
@@ -252,6 +254,13 @@ static double bubble_s(const struct now *n, const struct layer *y, double others
 	double idle = (others + (w->pp - 1) * sends) / w->chunks;
 	if (w->schedule == FO_PREDICT_ZERO_BUBBLE) /* ZB1P: forward, backward of inputs, less that of weights */
 		idle = most(0, others - (w->pp - 1) * 2 * w->layers / w->pp * y->products.pass[FO_PREDICT_WEIGHT]);
+	if (w->schedule == FO_PREDICT_ZB_H2) {
+		/* One product of weights more is moved there; a step that ends with a norm of all gradients still waits
+		 * for its first micro-batch to reach the last stage. */
+		double forward = (w->pp - 1) * w->layers / w->pp * (y->pass[0] + y->data[0]);
+		idle = others - (w->pp - 1) * 3 * w->layers / w->pp * y->products.pass[FO_PREDICT_WEIGHT];
+		idle = most(least(forward, others), idle);
+	}
 	return idle * n->x[FO_X_BUBBLE];
 }
 
@@ -280,17 +289,37 @@ static void now_of(const struct fo_predict_work *w, const double *x, struct now 
 	n->net = w->net * (w->net_share > 0 ? w->net_share : x[FO_X_NET]);
 }
 
+static double head_s(const struct now *n)
+{
+	const struct fo_predict_work *w = n->w;
+	double head = 0;
+	if (w->known)
+		return w->known_head;
+	for (int pass = 0; pass < 2 + w->trains; pass++)
+		head += product_s(n, &w->product[FO_PREDICT_HEAD][pass], n->head);
+	return head + w->logits * w->logit_bytes * n->x[FO_X_LOGIT] / n->memory;
+}
+
+void fo_predict_know(struct fo_predict_work *w, const double *x)
+{
+	struct now n;
+	w->known = false;
+	now_of(w, x, &n);
+	struct products p = products(&n);
+	memcpy(w->known_pass, p.pass, sizeof w->known_pass);
+	w->known_up = p.up;
+	w->known_head = head_s(&n);
+	w->known = true;
+}
+
 void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo_predict_step *out)
 {
 	struct now n;
 	struct layer y;
 	now_of(w, x, &n);
 	layer_of(&n, &y);
-	double head = 0, m = w->micro_batches, per = w->layers / w->pp, *part = out->part;
+	double head = head_s(&n), m = w->micro_batches, per = w->layers / w->pp, *part = out->part;
 	memset(part, 0, sizeof out->part);
-	for (int pass = 0; pass < 2 + w->trains; pass++)
-		head += product_s(&n, &w->product[FO_PREDICT_HEAD][pass], n.head);
-	head += w->logits * w->logit_bytes * x[FO_X_LOGIT] / n.memory;
 	double layer = y.pass[0] + y.pass[1] + y.again + y.data[0] + y.data[1];
 	double slow = x[FO_X_STRAGGLE] * sqrt(2 * log(most(1, w->devices)));
 	double send = 0;

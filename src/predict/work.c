@@ -98,11 +98,13 @@ static void links(const struct fo_predict_base *b, const struct fo_predict_layou
 	w->tp_inside = w->tp <= w->in_node;
 	w->cp_inside = w->tp * w->cp <= w->in_node;
 	w->ep_inside = w->ep <= w->in_node;
-	w->pp_inside = w->devices <= w->in_node;
+	w->pp_inside = w->devices <= w->in_node || (l->stages_near && w->tp * w->cp * w->pp <= w->in_node);
 	double group = w->dp * w->cp;
+	/* Neighbours are ranks of tp, then cp, then dp, then stages; near stages are in front of dp. */
+	w->data_node = at_least(w->in_node / (w->tp * (l->stages_near ? w->pp : 1)), 1);
 	w->shard = l->shard > 0 ? fmin(l->shard, group) : group;
 	w->replicate = group / w->shard;
-	w->shard_node = fmin(at_least(w->in_node / w->tp, 1), w->shard);
+	w->shard_node = fmin(w->data_node, w->shard);
 	w->nodes = at_least(w->shard / w->shard_node, 1);
 }
 
@@ -190,6 +192,7 @@ static void once(const struct fo_predict_base *b, const struct fo_predict_layout
 	w->local_params = (m->layers * mine / w->pp + (w->pp > 1 ? 1 : 2 - m->tied) * m->vocab * m->hidden) / w->tp;
 	w->zero = l->zero;
 	w->fsdp = l->zero >= 3;
+	w->keeps_weights = w->fsdp && l->keeps_weights;
 	w->optimizer_bytes = w->local_params / (l->zero >= 1 ? w->shard : 1) * s->optimizer_bytes;
 	w->trains = !j->lora;
 	w->again = l->recompute, w->again_core = l->recompute_core, w->again_ffn = l->recompute_ffn;
@@ -255,6 +258,17 @@ void fo_predict_shape_of(const struct fo_predict_base *b, const struct fo_predic
 		return;
 	links(b, l, w);
 	w->moe = b->job.model.experts > 0;
+}
+
+void fo_predict_work_again(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			   struct fo_predict_work *w)
+{
+	w->wrong = shape(&b->job.model, l, w);
+	if (w->wrong)
+		return;
+	links(b, l, w);
+	constants_read(b, l, w);
+	once(b, l, w);
 }
 
 void fo_predict_work_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)

@@ -37,7 +37,7 @@ style = ("src/audit/spell.c", "src/job/forms_megatron.c", "src/plan/settings.c",
 
 literal = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 option = re.compile(r"(?<![\w-])--[a-z][a-z0-9.-]*[a-z0-9]")
-named = re.compile(r"flatout ((?:data |predict (?=cluster))?[a-z-]+)")
+named = re.compile(r"flatout ((?:data |predict (?=cluster)|plan (?=machine))?[a-z-]+)")
 
 
 def texts(code):

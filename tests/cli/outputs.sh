@@ -45,6 +45,7 @@ arguments_of() {
 	"devices "* | "ops "* | "machine "* | "passes "* | "config "*) ;;
 	"program --svg") echo "--schedule=1f1b" ;;
 	"program "*) echo "$tiny" ;;
+	"plan machine "*) echo "$tiny --train.rows=2 --ranks=2 --run.threads=2 --profile=profile.json --fix=tp=1,cp=1,pp=1" ;;
 	"plan "*) echo "--model=llama-3.1-8b --cluster=1xHGX-H100 --seq=2048 --global-batch=8 --framework=deepspeed" ;;
 	"predict cluster "*) echo "titan.toml --cluster=8xHGX-H100" ;;
 	"predict --trace") echo "$tiny --train.rows=2 --ranks=2 --run.threads=2 --profile=profile.json" ;;
