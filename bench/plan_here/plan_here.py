@@ -10,7 +10,7 @@ case: how much slower the plan's own step is than the fastest that ran (regret),
 import argparse, json, os, random, shutil, sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "ranks"))
-from runs import call, given, realtime, text
+from runs import call, given, instead, realtime, text
 
 
 def draw(rng):
@@ -19,7 +19,7 @@ def draw(rng):
     hidden = heads * rng.choice([32, 64])
     return [f"--model.layers={rng.choice([4, 6, 8])}", f"--model.hidden={hidden}", f"--model.heads={heads}",
             f"--model.kv-heads={heads // 2}", f"--model.head-dim={hidden // heads}", f"--model.ffn={3 * hidden}", "--model.vocab=304",
-            f"--data.seq={rng.choice([64, 128, 256])}", f"--train.batch-rows={rng.choice([8, 16, 32])}", f"--ranks={rng.choice([2, 4, 8])}",
+            f"--data.seq={rng.choice([64, 128, 256])}", f"--train.rows={rng.choice([8, 16, 32])}", "--train.micro-batches=1", f"--ranks={rng.choice([2, 4, 8])}",
             f"--link-gbps={rng.choice([0.1, 0.25, 0.5, 1, 2])}", f"--link-us={rng.choice([0, 50, 200])}"], rng.choice([5, 10, 20, 40])
 
 
@@ -49,7 +49,7 @@ def main():
         options += [f"--train.paced={profile}"]
         plan = json.loads(call(o.flatout, "plan", *options, "--top=0", "--json"))
         points = plan["points"]
-        named = next(i for i, p in enumerate(points) if p["options"] == plan["named"])
+        named = plan["named"]
         others = [i for i in range(len(points)) if i != named]
         near, far = others[: o.runs // 2], others[o.runs // 2 :]
         picked = [named] + near + rng.sample(far, min(len(far), o.runs - 1 - len(near)))
@@ -58,15 +58,14 @@ def main():
             run = f"{o.folder}/run"
             shutil.rmtree(run, ignore_errors=True)
             load = os.getloadavg()[0]
-            call(*first, o.flatout, "train", *[w for w in options if not w.startswith("--train.batch-rows")], *points[i]["options"].split(),
-                 f"--train.steps={o.steps}", f"--run.dir={run}")
+            call(*first, o.flatout, "train", *instead(points[i]["options"].split(), options), f"--train.steps={o.steps}", f"--run.dir={run}")
             took[i] = json.loads(call(o.flatout, "report", run, "--json"))["step_seconds"]["median"]
             print(json.dumps({"case": case, "rank_in_plan": i, "named": i == named, "options": points[i]["options"], "measured_step_s": took[i],
-                              "predicted_step_s": points[i]["step_seconds"], "realtime": bool(first), "load": load}), flush=True)
+                              "predicted_step_s": points[i]["step_seconds"], "tie": points[i]["tie"], "realtime": bool(first), "load": load}), flush=True)
         best, high = min(took, key=took.get), points[named]["step_seconds"]["high"]
         regret = took[named] / took[best] - 1
         regrets.append(regret)
-        print(json.dumps({"case": case, "asked": options[:-2], "gflops": gflops, "divisions": len(points), "run": len(took), "named": points[named]["options"],
+        print(json.dumps({"case": case, "asked": options[:-2], "search_s": plan["search_seconds"], "gflops": gflops, "divisions": len(points), "run": len(took), "named": points[named]["options"],
                           "fastest": points[best]["options"], "regret": regret, "is_fastest": best == named,
                           "within_interval": took[named] <= max(high, took[best]),
                           "step_errors": sorted(points[i]["step_seconds"]["mid"] / took[i] - 1 for i in took)}), flush=True)
