@@ -19,8 +19,8 @@ def draw(rng):
     hidden = heads * rng.choice([32, 64])
     return [f"--model.layers={rng.choice([4, 6, 8])}", f"--model.hidden={hidden}", f"--model.heads={heads}",
             f"--model.kv-heads={heads // 2}", f"--model.head-dim={hidden // heads}", f"--model.ffn={3 * hidden}", "--model.vocab=304",
-            f"--data.seq={rng.choice([64, 128, 256])}", f"--train.rows={rng.choice([8, 16, 32])}", "--train.micro-batches=1", f"--ranks={rng.choice([2, 4, 8])}",
-            f"--link-gbps={rng.choice([0.1, 0.25, 0.5, 1, 2])}", f"--link-us={rng.choice([0, 50, 200])}"], rng.choice([5, 10, 20, 40])
+            f"--data.seq={rng.choice([64, 128])}", f"--train.rows={rng.choice([8, 16])}", "--train.micro-batches=1", f"--ranks={rng.choice([2, 4, 8])}",
+            f"--link-gbps={rng.choice([0.1, 0.25, 0.5, 1])}", f"--link-us={rng.choice([0, 50, 200])}"], rng.choice([20, 40, 80])
 
 
 def main():
@@ -62,14 +62,14 @@ def main():
             took[i] = json.loads(call(o.flatout, "report", run, "--json"))["step_seconds"]["median"]
             print(json.dumps({"case": case, "rank_in_plan": i, "named": i == named, "options": points[i]["options"], "measured_step_s": took[i],
                               "predicted_step_s": points[i]["step_seconds"], "tie": points[i]["tie"], "realtime": bool(first), "load": load}), flush=True)
-        best, high = min(took, key=took.get), points[named]["step_seconds"]["high"]
+        best = min(took, key=took.get)
         regret = took[named] / took[best] - 1
         regrets.append(regret)
         print(json.dumps({"case": case, "asked": options[:-2], "search_s": plan["search_seconds"], "gflops": gflops, "divisions": len(points), "run": len(took), "named": points[named]["options"],
                           "fastest": points[best]["options"], "regret": regret, "is_fastest": best == named,
-                          "within_interval": took[named] <= max(high, took[best]),
+                          "within_interval": took[best] >= points[named]["step_seconds"]["low"],
                           "step_errors": sorted(points[i]["step_seconds"]["mid"] / took[i] - 1 for i in took)}), flush=True)
-    print(json.dumps({"cases": len(regrets), "fastest": sum(r == 0 for r in regrets), "regret_mean": sum(regrets) / len(regrets), "regret_most": max(regrets)}))
+    print(json.dumps({"cases": len(regrets), "fastest": sum(r == 0 for r in regrets), "within_1_percent": sum(r <= 0.01 for r in regrets), "regret_mean": sum(regrets) / len(regrets), "regret_most": max(regrets)}))
 
 
 main()
