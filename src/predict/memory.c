@@ -92,11 +92,16 @@ static void states(const struct fo_predict_base *b, const struct fo_predict_layo
 	double params[2] = { dense, routed }, ranks[2] = { w->shard, w->moe ? held : 1 };
 	if (!w->moe)
 		params[0] += routed * w->ep / t, params[1] = 0;
+	/* PyTorch scatters a pipeline's gradients after the last micro-batch. */
+	enum fo_predict_habits habits_of = fo_predict_habits_of(b->job.style);
+	bool whole_sums = w->pp > 1 && (habits_of == FO_EAGER || habits_of == FO_COMPILED);
 	for (int i = 0; i < 2; i++) {
 		double weight = k->whole, gradient = k->of.gradient, state = k->of.state;
 		if (l->zero >= 3) {
 			weight = k->of.weight / ranks[i] + (l->keeps_weights ? k->whole : 0);
 			gradient = k->sharded_gradient / ranks[i], state = k->of.state / ranks[i];
+			if (whole_sums)
+				gradient += k->sharded_gradient;
 		} else if (l->zero >= 1)
 			state /= ranks[i];
 		if (l->zero == 2)

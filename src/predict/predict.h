@@ -69,6 +69,7 @@ struct fo_predict_model {
 	double value_dim; /* 0: head_dim */
 	double window;    /* positions that a token looks back at most; 0: all */
 	double experts, top_k, expert_ffn, shared_ffn, moe_layers; /* experts 0: dense; else ffn is of dense layers */
+	double score_share; /* of layers, those that have attention; others keep a state (Mamba-2); 0: all */
 };
 void fo_predict_model_of(const struct fo_model *m, struct fo_predict_model *out);
 double fo_predict_params(const struct fo_predict_model *m); /* all of them, the head once more unless tied */
@@ -89,6 +90,7 @@ struct fo_predict_machine {
 	double memory_byte_s, memory_bytes, units, watts;
 	double node_byte_s; /* of a device to others of its fast domain, one direction */
 	double per_node;    /* devices of that domain */
+	double per_host;    /* of these, devices of one host: 4 in a rack of 72 */
 	double net_byte_s;  /* of a device to other domains, one direction; of its adapters as sold */
 	double net_share;   /* of that, what collectives reach; 0: the constant NET */
 	double sustained;   /* measured share of the bf16 peak in large products; 0: the constant of the family */
@@ -186,15 +188,34 @@ enum fo_predict_memory {
 };
 extern const char *const fo_predict_memory_name[FO_PREDICT_MEMORIES];
 
+/* What a slot of a pipeline's schedule is made of: seconds of one micro-batch, forward and backward. For simulations
+ * event by event (plan/timeline.h). */
+enum {
+	FO_PREDICT_CALL_TENSOR,
+	FO_PREDICT_CALL_CONTEXT,
+	FO_PREDICT_CALL_EXPERT,
+	FO_PREDICT_CALL_SHARD,
+	FO_PREDICT_CALLS
+};
+struct fo_predict_slots {
+	double work[2];                   /* of a layer, with what is computed again and launches that it waits for */
+	double call[FO_PREDICT_CALLS][2]; /* of a layer, exposed */
+	double head[2];
+	double weight, head_weight; /* of backward, what makes the weights' gradients */
+	double hop;                 /* that a slot waits for its message between stages */
+	double exchange;            /* of gradients and weights, once a step, exposed */
+};
+
 struct fo_predict_step {
 	const char *wrong; /* why there is no answer, one sentence, static; NULL */
 	double dp, micro_batches;
 	double seconds;
 	double part[FO_PREDICT_PARTS]; /* sum to the step; means over devices, of which the bubble has what they wait */
-	double fewest, most, full;     /* layers of pipeline stages over the mean stage's; stages that have most */
-	double tokens_s;               /* of one device */
-	double mfu, mfu_causal;        /* of the dense peak of the job's type; all scores, the causal half */
-	double mfu_bf16_causal;        /* of the bf16 peak */
+	double fewest, full;           /* layers of a pipeline stage; of the first `full` stages one more */
+	struct fo_predict_slots slots;
+	double tokens_s;        /* of one device */
+	double mfu, mfu_causal; /* of the dense peak of the job's type; all scores, the causal half */
+	double mfu_bf16_causal; /* of the bf16 peak */
 	double bytes, memory[FO_PREDICT_MEMORIES]; /* of the fullest device */
 	double memory_sd;                          /* of log bytes */
 };
@@ -203,7 +224,7 @@ struct fo_predict_step {
 struct fo_predict_base {
 	struct fo_predict_job job;
 	double x[128];                   /* the constants; private */
-	double rate[2];                  /* FLOP/s of endless products: linear layers, head; private */
+	double rate[3];                  /* FLOP/s of endless products: linear layers, head, fp8; private */
 	double flops_full, flops_causal; /* of one token, forward and backward, without repetition */
 	double layer_params, ffn_params; /* of one layer: all but experts, routed experts; private */
 };
