@@ -5,7 +5,7 @@
 
 Appends to FOLDER/runs.csv. Runs with real kernels: one rank, and two where there are two cores; before each mesh the operations of its run and the calls
 between its ranks are calibrated into FOLDER/profile.json (--seconds, 0: it is there). With --paced the runs have paced kernels that take the times of
-that profile as it stands: calibrated on one rank and one link (groups of two) alone, if nothing else was asked for before. Meshes as in exposed.py.
+that profile, for which one rank's operations and calls of two ranks (one link) are calibrated, once. Meshes as in exposed.py.
 """
 import argparse, csv, json, os, shutil, sys
 
@@ -33,6 +33,9 @@ def main():
     model, data, profile = instead(o.model.split(), MODEL), f"{o.folder}/text", f"{o.folder}/profile.json"
     first = realtime() if o.realtime else favoured() if o.favoured else []
     text(data)
+    if o.paced and o.seconds:
+        call(*favoured(), o.flatout, "calibrate", *instead(Mesh("1x1").options, model), f"--data.path={data}", f"--seconds={o.seconds:g}", f"--out={profile}")
+        call(*favoured(), o.flatout, "calibrate", "--ranks=2", f"--seconds={o.seconds:g}", f"--out={profile}")
     fresh = not os.path.exists(f"{o.folder}/runs.csv")
     with open(f"{o.folder}/runs.csv", "a", newline="") as f:
         out = csv.DictWriter(f, COLUMNS)
@@ -40,7 +43,7 @@ def main():
             out.writeheader()
         for m in map(Mesh, o.meshes.split(",")):
             options = instead(m.options, model)
-            if o.seconds:
+            if o.seconds and not o.paced:
                 call(*first, o.flatout, "calibrate", *options, f"--data.path={data}", f"--seconds={o.seconds:g}", f"--out={profile}")
             for rate in o.gbps.split(",") if m.ranks > 1 else [""]:
                 asked = options + ([f"--link-gbps={rate}"] if rate else []) + (["--train.paced=profile.json"] if o.paced else [])
