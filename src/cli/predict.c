@@ -50,6 +50,7 @@ static const struct fo_opt extra[] = {
 	FO_OPT_OUTPUT(struct predict, trace, "cli.trace", "FILE", "",
 		      "of several ranks: write the step of those that differ for ui.perfetto.dev or chrome://tracing",
 		      FO_OUTPUT_SLICES),
+	FO_CLI_SPREAD_ROWS(struct predict, "cli"),
 	FO_OPT_BOOL(struct predict, all, "cli.all", "false", "list every operation"),
 	FO_CLI_OUTPUT_ROWS(struct predict, "cli", "print JSON")
 };
@@ -118,16 +119,6 @@ static const char *how_to_measure(const struct report *r)
 	return text;
 }
 
-/* The profile that is named: of a run with paced kernels the one whose times it took; "": none. */
-static const char *given_profile(struct report *r)
-{
-	if (*r->in->profile)
-		return r->in->profile;
-	if (*r->in->compare)
-		return r->paced ? fo_arena_printf(&r->arena, "%s/" FO_RECORD_PACED_FILE, r->in->compare) : "";
-	return r->in->run.paced;
-}
-
 fo_status fo_cli_profile_read(struct fo_arena *arena, const char *given, struct fo_limits *out)
 {
 	char cpu[80];
@@ -141,6 +132,16 @@ fo_status fo_cli_profile_read(struct fo_arena *arena, const char *given, struct 
 	return st == FO_EFORMAT && *given
 		       ? fo_hint(st, "what 'bench/gpu/run ceilings' left of a device is read with --device")
 		       : st;
+}
+
+/* The profile that is named: of a run with paced kernels the one whose times it took; "": none. */
+static const char *given_profile(struct report *r)
+{
+	if (*r->in->profile)
+		return r->in->profile;
+	if (*r->in->compare)
+		return r->paced ? fo_arena_printf(&r->arena, "%s/" FO_RECORD_PACED_FILE, r->in->compare) : "";
+	return r->in->run.paced;
 }
 
 static fo_status load_profile(struct report *r)
@@ -455,6 +456,16 @@ static void write_json(const struct report *r, struct fo_json *j)
 
 /* ---- the command ---- */
 
+static fo_status not_of_one_rank(const struct predict *in)
+{
+	struct fo_spread_in ignored;
+	FO_TRY(fo_cli_spread_read(&in->spread, &ignored));
+	if (!fo_cli_spread_asked(&in->spread))
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EARG, "--jitter and --straggler are of several ranks, which wait for each other"),
+		       "--ranks=8 predicts eight, --cluster a job on a cluster");
+}
+
 /* All ranks; what is said of a step beside that is rank 0's, which waits for the last one at the end. */
 static fo_status simulate_ranks(struct report *r)
 {
@@ -471,6 +482,9 @@ static fo_status simulate_ranks(struct report *r)
 		.latency_s = fo_cli_predict_link_option(run, "mesh.link-us", r->in->run.link_us) * 1e-6,
 	};
 	FO_TRY(fo_sim_ranks_init(&x->job, r->program));
+	FO_TRY(fo_cli_spread_read(&r->in->spread, &x->spread));
+	if (fo_cli_spread_asked(&r->in->spread))
+		x->job.spread = &x->spread;
 	x->job.apart = r->paced;
 	FO_TRY(fo_sim_ranks_step(&x->job, &r->rates, &x->links,
 				 *r->in->profile ? fo_rates_threads(&r->limits) : fo_cpu_threads(), r->load.pairs));
@@ -489,6 +503,8 @@ static fo_status report(struct report *r, const struct fo_cli_call *call)
 		FO_TRY(open_record(r));
 	/* A model that cannot be trained is refused before the user is told to measure for it. */
 	FO_TRY(load_program(r));
+	if (r->program->ranks < 2)
+		FO_TRY(not_of_one_rank(r->in));
 	FO_TRY(load_profile(r));
 	const struct fo_program *p = r->program;
 	if (!r->paced)
@@ -540,6 +556,8 @@ static fo_status run(const struct fo_cli_call *call)
 			"--what-if runs the steps again that '%s' recorded: no run file, --compare, --device "
 			"or --timeline goes with it",
 			in->what_if);
+	if (*in->what_if || *in->device || in->budget)
+		FO_TRY(not_of_one_rank(in));
 	if (*in->what_if)
 		return fo_cli_predict_what_if(call);
 	if (*in->device || in->budget)

@@ -2,7 +2,7 @@
 #ifndef FO_CLI_PREDICT_H
 #define FO_CLI_PREDICT_H
 
-#include "cli/cli.h"
+#include "cli/spread.h"
 #include "program/run.h"
 #include "sim/compare.h"
 #include "sim/ranks.h"
@@ -13,6 +13,7 @@ struct predict {
 	const char *what_if, *scale, *without, *timelines, *trace;
 	const char *cluster, *torchtitan, *megatron, *deepspeed; /* never set: predict_cluster.c has them */
 	double documents, links;
+	struct fo_cli_spread spread;
 	int over; /* 0 threads, 1 MPI */
 	bool all, budget, force;
 	const char *json;
@@ -42,6 +43,7 @@ struct fo_predict_ranks {
 	struct fo_sim_ranks job;
 	struct fo_link_rates links;
 	int threads;                    /* of each rank */
+	struct fo_spread_in spread;     /* where steps are drawn */
 	struct fo_sim_exposed measured; /* with --compare; steps 0: nothing to compare with */
 };
 /* Timelines of the ranks in a folder, and a trace of those that differ; "": not. */

@@ -32,6 +32,8 @@ struct fo_plan_framework {
 extern const struct fo_plan_framework fo_plan_framework[];
 extern const int fo_plan_frameworks;
 const struct fo_plan_framework *fo_plan_framework_of(const char *id); /* NULL: none of that name */
+/* Of a form of src/job ("megatron-bridge", "torchtitan-fork"); "any" where none is like it. */
+const struct fo_plan_framework *fo_plan_framework_of_form(const char *form);
 
 enum fo_plan_again {
 	FO_PLAN_AGAIN_NONE,
@@ -100,6 +102,8 @@ int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 bool fo_plan_accounts(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
 /* Is a division legal for this framework and this model? NULL, or why not in one static sentence. */
 const char *fo_plan_illegal(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
+/* Bytes that a division must have room for: the upper end of the 80 % interval. */
+double fo_plan_upper_bytes(const struct fo_predict_step *s);
 /* Calls fn with every legal division until it returns false; the order is fixed. For tests and benches. */
 void fo_plan_each(const struct fo_plan_asked *asked,
 		  bool (*fn)(void *ctx, const struct fo_predict_layout *l, int again), void *ctx);

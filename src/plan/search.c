@@ -104,6 +104,16 @@ const struct fo_plan_framework *fo_plan_framework_of(const char *id)
 	return NULL;
 }
 
+const struct fo_plan_framework *fo_plan_framework_of_form(const char *form)
+{
+	const struct fo_plan_framework *f = fo_plan_framework_of(form);
+	if (!f && (!strncmp(form, "megatron", 8) || !strncmp(form, "nemo", 4)))
+		f = fo_plan_framework_of("megatron");
+	if (!f && !strncmp(form, "torchtitan", 10))
+		f = fo_plan_framework_of("torchtitan");
+	return f ? f : fo_plan_framework_of("any");
+}
+
 const char *const fo_plan_again_name[FO_PLAN_AGAINS] = {
 	"none", "selective", "a quarter of the layers", "half of the layers", "three quarters of the layers", "full",
 };
@@ -469,6 +479,9 @@ struct here {
 	double memory;
 	struct fo_predict_shared shared;
 };
+
+#define Z80 1.2816 /* 80 % of a normal distribution are within: the memory's interval */
+double fo_plan_upper_bytes(const struct fo_predict_step *s) { return s->bytes * exp(Z80 * s->memory_sd); }
 
 static bool better(const struct fo_plan_point *p, const struct fo_plan_point *than)
 {

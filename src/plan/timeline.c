@@ -162,6 +162,16 @@ static enum fo_pp_kind kind_of(const struct fo_predict_layout *l)
 	return l->schedule == FO_PREDICT_1F1B && l->chunks > 1 ? FO_PP_INTERLEAVED : kind[l->schedule];
 }
 
+static double layers_of(const struct fo_predict_layout *l, const struct fo_predict_step *s, int32_t stage)
+{
+	const struct fo_predict_uneven *u = &l->uneven;
+	if (!fo_predict_is_uneven(u))
+		return s->fewest + (stage < s->full);
+	if (stage == 0)
+		return u->first;
+	return stage == (int32_t)l->pp - 1 ? u->last : u->middle;
+}
+
 fo_status fo_plan_timeline_of(struct fo_plan_timeline *out, const struct fo_predict_layout *l,
 			      const struct fo_predict_step *s)
 {
@@ -176,7 +186,7 @@ fo_status fo_plan_timeline_of(struct fo_plan_timeline *out, const struct fo_pred
 	axes(&k, l, s);
 	struct fo_pp_slot *order = fo_xmalloc((size_t)fo_pp_slots_most(&k.shape) * sizeof *order);
 	for (int32_t i = 0; i < k.shape.stages; i++) {
-		k.layers = (s->fewest + (i < s->full)) / k.shape.chunks;
+		k.layers = layers_of(l, s, i) / k.shape.chunks;
 		stage(&k, i, order);
 	}
 	free(order);

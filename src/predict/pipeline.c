@@ -188,10 +188,16 @@ double fo_predict_pipeline_s(const struct fo_predict_pipeline *o)
 	struct pipe x = { .of = o, .p = o->stages, .m = o->micro_batches };
 	const double v = o->schedule == FO_PREDICT_INTERLEAVED ? o->chunks : 1;
 	const bool apart = v > 1; /* the head has no part in a chunk's time */
-	add_run(&x, o->full, (o->fewest + 1) / v, false);
-	add_run(&x, o->stages - o->full - !apart, o->fewest / v, false);
-	if (!apart)
-		add_run(&x, 1, o->fewest, true);
+	if (fo_predict_is_uneven(&o->uneven)) {
+		add_run(&x, 1, o->uneven.first / v, false);
+		add_run(&x, o->stages - 2, o->uneven.middle / v, false);
+		add_run(&x, 1, o->uneven.last / v, !apart);
+	} else {
+		add_run(&x, o->full, (o->fewest + 1) / v, false);
+		add_run(&x, o->stages - o->full - !apart, o->fewest / v, false);
+		if (!apart)
+			add_run(&x, 1, o->fewest, true);
+	}
 	if (apart)
 		interleaved(&x);
 	else if (o->schedule == FO_PREDICT_GPIPE)

@@ -4,10 +4,12 @@
 
 #include "predict/predict.h"
 
-/* Stages have `fewest` layers, the first `full` of them one more; the last has the head. */
+/* Stages have `fewest` layers, the first `full` of them one more, or the first, the last and those between them as many
+ * as are given for each (uneven; all 0: not). The last has the head. */
 struct fo_predict_pipeline {
 	enum fo_predict_schedule schedule;
 	double stages, micro_batches, chunks, fewest, full;
+	struct fo_predict_uneven uneven;
 	double layer[3], head[3]; /* seconds of one micro-batch: forward, gradients of inputs, of weights */
 	double hop;               /* that each forward and backward slot waits for its message */
 };

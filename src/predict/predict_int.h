@@ -51,6 +51,7 @@ struct fo_predict_work {
 	bool keeps_weights;
 	double layer_bytes, gradient_bytes, local_params, optimizer_bytes;
 	double layers, pp, chunks, micro_batches, dp, micro_batch, devices;
+	struct fo_predict_uneven uneven;
 	enum fo_predict_schedule schedule;
 	double zero, again, kept;
 	bool again_core, again_ffn;

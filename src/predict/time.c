@@ -346,6 +346,7 @@ static double pipeline_s(const struct fo_predict_work *w, const struct fo_predic
 		.chunks = w->chunks,
 		.fewest = out->fewest,
 		.full = out->full,
+		.uneven = w->uneven,
 		.layer = { layer[0], layer[1] - o->weight, o->weight },
 		.head = { o->head[0], o->head[1] - o->head_weight, o->head_weight },
 		.hop = o->hop,

@@ -202,10 +202,12 @@ static void once(const struct fo_predict_base *b, const struct fo_predict_layout
 	w->zero = l->zero;
 	w->fsdp = l->zero >= 3;
 	w->keeps_weights = w->fsdp && l->keeps_weights;
-	w->optimizer_bytes = w->local_params / (l->zero >= 1 ? w->shard : 1) * s->optimizer_bytes;
+	w->optimizer_bytes = w->local_params / (l->zero >= 1 ? w->shard : 1) *
+			     (j->optimizer_bytes > 0 ? j->optimizer_bytes : s->optimizer_bytes);
 	w->trains = !j->lora;
 	w->again = l->recompute, w->again_core = l->recompute_core, w->again_ffn = l->recompute_ffn;
 	w->layers = m->layers;
+	w->uneven = l->uneven;
 	w->schedule = l->schedule;
 	w->year = j->year;
 	w->habit = j->habit > 0 ? j->habit : 1;
