@@ -115,20 +115,13 @@ static void say_left(struct fo_doc *d, const struct fo_score_table *t)
 static void say(struct fo_doc *d, const struct fo_score *s, const struct fo_score_table *t, const char *path)
 {
 	fo_doc_title(d, "Predictions of %s", path);
-	const char *caption = "Tokens/s, predicted by a fit without any row of the same model, in %";
-	const bool here = !strcmp(t->layout, "here");
-	if (here)
-		caption = "Tokens/s, simulated from a profile of the machine, nothing fitted, in %";
-	fo_doc_table(d, FO_DRAW_FITTED, caption, "lrrrrrrrrr", "group", "rows", "covered", "mean", "median", "bias",
-		     "p90", "guess", "inside", "width");
+	fo_doc_table(d, FO_DRAW_FITTED, "Tokens/s, predicted by a fit without any row of the same model, in %",
+		     "lrrrrrrrrr", "group", "rows", "covered", "mean", "median", "bias", "p90", "guess", "inside",
+		     "width");
 	row(d, &s->overall);
 	for (int i = 0; i < s->groups; i++)
 		row(d, &s->group[i]);
 	row(d, &s->moe);
-	if (here) {
-		say_left(d, t);
-		return;
-	}
 	fo_doc_table(d, FO_DRAW_FITTED, "Without any row of the publisher; order; peak memory, in %", "lrrrrrrrrrr",
 		     "group", "mean", "median", "inside", "width", "rank", "regret", "random", "peaks", "mean",
 		     "plain");

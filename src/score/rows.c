@@ -510,7 +510,6 @@ static fo_status layout_of(struct fo_arena *a, struct fo_csv *csv, const char *w
 {
 	static const char *const vtrain[4] = { "GPUs", "micro batch", "hidden size", "iteration time (ms)" },
 				 *const simumax[4] = { "case", "real_ms", "real_alloc_gib", NULL },
-				 *const here[4] = { "options", "profile", "step_seconds", NULL },
 				 *const published[4] = { "model", "gpu", "gpus", "seq_len" };
 	const char *missing;
 	*out = "vtrain";
@@ -518,9 +517,6 @@ static fo_status layout_of(struct fo_arena *a, struct fo_csv *csv, const char *w
 		return FO_OK;
 	*out = "simumax";
 	if (has_all(csv, simumax, &missing))
-		return FO_OK;
-	*out = "here";
-	if (has_all(csv, here, &missing))
 		return FO_OK;
 	*out = "published";
 	FO_TRY(fo_score_headings(a, csv, where));
@@ -550,15 +546,11 @@ fo_status fo_score_read_text(const char *bytes, size_t len, const char *where, c
 		r.row->line = r.at->line;
 		if (!strcmp(t->layout, "published"))
 			published(&r);
-		else if (!strcmp(t->layout, "here"))
-			fo_score_here(t, where, &r.csv, r.at, r.row);
 		else
 			fo_score_foreign(t, &r.csv, r.at, c, r.row);
 		if (!strcmp(t->layout, "published"))
 			r.row->inferred = joined(&r);
 	}
-	if (!strcmp(t->layout, "here"))
-		return FO_OK;
 	for (int i = 0; i < t->rows; i++)
 		chunks(t, &t->row[i]);
 	for (int i = 0; i < t->rows; i++)

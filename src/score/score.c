@@ -85,20 +85,6 @@ static void gather(struct scoring *s, struct fo_score_table *facts)
 	free(b);
 }
 
-/* Runs on a measured machine are predicted from its profile: nothing is fitted, so nothing is to be left out. */
-static bool is_here(const struct scoring *s) { return !strcmp(s->t->layout, "here"); }
-static void gather_here(struct scoring *s)
-{
-	for (int i = 0; i < s->t->rows; i++) {
-		struct fo_score_row *r = &s->t->row[i];
-		if (!r->covered)
-			continue;
-		s->c[s->all].group = index_of(s->group, &s->groups, FO_SCORE_GROUPS, r->group);
-		s->row[s->all++] = r;
-	}
-	s->own = s->all;
-}
-
 /* ---- fits without ---- */
 
 static void leave(struct scoring *s, bool publisher)
@@ -383,10 +369,7 @@ static void summarise(const struct scoring *s, int group, bool moe, struct fo_sc
 		double *const to[4] = { &o->width, &o->stranger_width, &o->stranger_median, &o->memory_median };
 		*to[what] = quantile(w, n, .5);
 	}
-	if (is_here(s)) /* rows of many rates of links are no choice among configurations */
-		o->rank = o->regret = o->regret_random = NAN;
-	else
-		fo_score_rank(s->row, s->own, group < 0 ? NULL : o->name, moe, o);
+	fo_score_rank(s->row, s->own, group < 0 ? NULL : o->name, moe, o);
 	free(w);
 }
 
@@ -407,24 +390,6 @@ static fo_status none_left(const struct fo_score_table *t)
 	return fo_fail(FO_EARG, "no row of the table can be predicted");
 }
 
-static void predict_all(struct scoring *s, struct fo_score_table *facts)
-{
-	gather(s, facts);
-	if (s->o->fit)
-		fo_score_fit(s->c, s->all, s->groups, 30, s->x);
-	leave(s, false);
-	leave(s, true);
-	blend(s);
-	widths(s);
-	guesses(s);
-	for (int i = 0; i < s->own; i++) {
-		struct fo_score_row *r = s->row[i];
-		r->predicted = r->tokens_s * exp(-s->error[i]);
-		r->stranger = r->tokens_s * exp(-s->strange[i]);
-	}
-	memories(s);
-}
-
 fo_status fo_score_of(struct fo_score_table *t, struct fo_score_table *facts, const struct fo_score_options *o,
 		      struct fo_score *out)
 {
@@ -437,11 +402,21 @@ fo_status fo_score_of(struct fo_score_table *t, struct fo_score_table *facts, co
 	s->error = fo_xmalloc(n * sizeof *s->error);
 	s->strange = fo_xmalloc(n * sizeof *s->strange);
 	*out = (struct fo_score){ 0 };
+	gather(s, facts);
 	fo_score_start(s->x, false);
-	if (is_here(s))
-		gather_here(s);
-	else
-		predict_all(s, facts);
+	if (o->fit)
+		fo_score_fit(s->c, s->all, s->groups, 30, s->x);
+	leave(s, false);
+	leave(s, true);
+	blend(s);
+	widths(s);
+	guesses(s);
+	for (int i = 0; i < s->own; i++) {
+		struct fo_score_row *r = s->row[i];
+		r->predicted = r->tokens_s * exp(-s->error[i]);
+		r->stranger = r->tokens_s * exp(-s->strange[i]);
+	}
+	memories(s);
 	summarise(s, -1, false, &out->overall);
 	summarise(s, -1, true, &out->moe);
 	for (int i = 0; i < s->groups; i++) {

@@ -32,14 +32,13 @@ struct fo_score_row {
 };
 struct fo_score_table {
 	struct fo_arena arena;
-	const char *layout; /* "published", "vtrain", "simumax"; "here": runs of Flatout on a measured machine */
+	const char *layout; /* "published", "vtrain", "simumax" */
 	struct fo_score_row *row;
 	int rows;
 };
 /* The runs that Flatout's own constants are fitted to (data/published_runs.csv, built in). */
 FO_CHECKED fo_status fo_score_read_own(const struct fo_catalogue *c, struct fo_score_table *t);
-/* Reads a table: the columns of published runs, vTrain's, SimuMax's, or of runs of Flatout on a machine of which there is a
- * profile, told by the header. Rows of the latter are predicted here, by the simulator. FO_EIO, FO_EFORMAT
+/* Reads a table: the columns of published runs, vTrain's, or SimuMax's, told by the header. FO_EIO, FO_EFORMAT
  * with file and line. *t needs fini also after an error. */
 FO_CHECKED fo_status fo_score_read(const char *path, const struct fo_catalogue *c, struct fo_score_table *t);
 FO_CHECKED fo_status fo_score_read_text(const char *text, size_t len, const char *where, const struct fo_catalogue *c,

@@ -10,10 +10,6 @@
 void fo_score_foreign(struct fo_score_table *t, const struct fo_csv *csv, const struct fo_csv_row *at,
 		      const struct fo_catalogue *c, struct fo_score_row *x);
 
-/* One run of Flatout on a measured machine; where: the table's path, beside which profiles lie (here.c). */
-void fo_score_here(struct fo_score_table *t, const char *where, const struct fo_csv *csv, const struct fo_csv_row *at,
-		   struct fo_score_row *x);
-
 /* Gives columns the names that docs/accuracy.md has (columns.def). FO_EFORMAT for a column that stands twice. */
 FO_CHECKED fo_status fo_score_headings(struct fo_arena *a, struct fo_csv *csv, const char *where);
 /* Is a cell empty, or does it say so ("n/a", "-")? */

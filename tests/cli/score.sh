@@ -45,19 +45,4 @@ grep -q 'unnamed' "$tmp/out" || wrong "a publisher has no name"
 head -n 2 "$tmp/peak.csv" >"$tmp/above.csv"
 expect 2 "line 2: its tokens/s need more than" score "$tmp/above.csv" --fit=no
 
-# Flatout's own runs on a machine of which there is a profile, beside the table: simulated, nothing fitted.
-cp "$FLATOUT_SOURCE/fuzz/corpus/profile/two_cores.json" "$tmp/p.json"
-small="--model.layers=2 --model.hidden=64 --model.heads=2 --model.ffn=128 --model.vocab=300 --data.seq=64 --train.rows=4 --run.threads=4 --ranks=2"
-printf 'group,options,profile,step_seconds\nhere,%s --link-gbps=0.001,p.json,1\nhere,%s --nonsense=4,p.json,1\nslow,%s,none.json,1\nslow,%s,p.json,\n' \
-	"$small" "$small" "$small" "$small" >"$tmp/here.csv"
-expect 0 "simulated from a profile of the machine, nothing fitted" score "$tmp/here.csv" --out="$tmp/rows.csv"
-grep -q '3 of 4 rows were left out' "$tmp/out" || wrong "rows of runs here that were dropped are not counted"
-grep -q '^3,.*nonsense' "$tmp/rows.csv" || wrong "an unknown option of a run is not the reason"
-grep -q '^4,.*none.json' "$tmp/rows.csv" || wrong "a profile that is not there is not the reason"
-grep -q '^5,.*no step time' "$tmp/rows.csv" || wrong "a run without a time is not left out for it"
-# 1 Mbit/s is what such a step takes: as flatout predict says.
-expect 0 '"mid"' predict $small --link-gbps=0.001 --profile="$tmp/p.json" --json
-step=$(sed -n '/"step_seconds": {/,/}/s/.*"mid": \([-0-9.e+]*\).*/\1/p' "$tmp/out" | head -n 1)
-awk -F, -v s="$step" '$1 == 2 { x = $3 * 2 * s; exit !(x > 1023 && x < 1025) }' "$tmp/rows.csv" || wrong "the score predicts another step than predict's $step s"
-
 exit $failed
