@@ -13,9 +13,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from runs import call, given, instead, realtime, text
 
 
-def draw(rng):
+def draw(rng, of):
     """A case's options and its given rate. With 8 ranks there are thousands of divisions, so the job is small."""
-    ranks = rng.choice([2, 2, 4, 4, 8])
+    ranks = rng.choice(of)
     heads = rng.choice([4, 8])
     hidden = heads * rng.choice([32, 64])
     return [f"--model.layers={rng.choice([4, 6, 8]) if ranks < 8 else 4}", f"--model.hidden={hidden}", f"--model.heads={heads}",
@@ -30,6 +30,7 @@ def main():
     a.add_argument("folder")
     a.add_argument("--cases", type=int, default=10)
     a.add_argument("--seed", type=int, default=1)
+    a.add_argument("--ranks", default="2,2,4,4,8", help="how many a case may have, each entry as likely")
     a.add_argument("--runs", type=int, default=12, help="of a case")
     a.add_argument("--steps", type=int, default=4)
     a.add_argument("--calls", default="", help="a measured profile, for calls between ranks (flatout calibrate --ranks=8); empty: measured now")
@@ -43,7 +44,7 @@ def main():
     regrets = []
     for case in range(o.cases):
         rng = random.Random(1000 * o.seed + case)
-        options, gflops = draw(rng)
+        options, gflops = draw(rng, [int(n) for n in o.ranks.split(",")])
         options += [f"--data.path={data}"]
         profile = f"{o.folder}/given-{case}.json"
         given(profile, 1e9 * gflops, 1e10, calls=calls)
