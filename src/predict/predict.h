@@ -138,7 +138,10 @@ enum fo_predict_schedule {
 struct fo_predict_uneven {
 	double first, middle, last;
 };
-static inline bool fo_predict_is_uneven(const struct fo_predict_uneven *u) { return u->first + u->middle + u->last > 0; }
+static inline bool fo_predict_is_uneven(const struct fo_predict_uneven *u)
+{
+	return u->first + u->middle + u->last > 0;
+}
 
 /* devices = dp x tp x cp x pp. Fields that are 0 mean 1, off or none. */
 struct fo_predict_layout {
