@@ -104,7 +104,9 @@ def torchtitan():
     sys.meta_path.append(StandIn())
     from torchtitan.config.manager import ConfigManager
 
-    # It asks the machine that trains: a Blackwell device.
+    # What a configuration asks of the machine that trains: a Blackwell device. Only then: imports ask, too.
+    import torchtitan.models.llama3.config_registry
+
     torch.cuda.is_available = lambda: True
     torch.cuda.get_device_capability = lambda *device: (10, 0)
 
