@@ -224,7 +224,9 @@ static const char *processor(const struct page *p)
 	if (r->processes > 1)
 		JOIN(text, "in each of %lld processes on %lld host%s", (long long)r->processes, (long long)r->hosts,
 		     fo_doc_plural(r->hosts));
-	if (*r->isa)
+	if (fo_record_paced(r))
+		JOIN(text, "%s", FO_RECORD_PACED_WHY);
+	else if (*r->isa)
 		JOIN(text, "kernels up to %s", r->isa);
 	if (*r->state.governor)
 		JOIN(text, "governor %s", r->state.governor);
@@ -572,18 +574,45 @@ static void draw_buffers(struct page *p)
 	fo_doc_details_end(p->d);
 }
 
+/* Planned bytes by stage of a pipeline. */
+static void stage_table(struct page *p)
+{
+	const struct fo_report_memory *m = &p->o->memory;
+	if (m->others_unknown)
+		fo_doc_para(
+			p->d,
+			"What the other stages hold is not known: this version makes another step program of the run.");
+	if (!m->stages)
+		return;
+	fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrlrrr", "stage", "layers", "recomputes", "activations",
+		     "weights, state", "all its ranks");
+	for (int k = 0; k < m->stages; k++) {
+		const struct fo_report_stage *s = &m->stage[k];
+		fo_doc_row(p->d, fo_doc_printf(p->d, "%d, %d rank%s", k, s->ranks, fo_doc_plural(s->ranks)),
+			   fo_doc_printf(p->d, "%lld", (long long)s->layers), s->recompute, bytes(p, s->arena_bytes),
+			   bytes(p, s->persistent_bytes), bytes(p, (s->arena_bytes + s->persistent_bytes) * s->ranks));
+	}
+	fo_doc_para(p->d, "Planned for each rank of a stage, and for all of them.");
+}
+
 static void draw_memory(struct page *p)
 {
 	const struct fo_report_memory *m = &p->o->memory;
 	const struct fo_record_start *s = fo_record_last_start(p->r);
 	const struct fo_record_end *e = fo_record_last_end(p->r);
 	const char *whose = *device_of(p->r) ? "device" : "process";
-	double sum = 0;
+	double sum = 0, shown = 0;
 	fo_doc_heading(p->d, "Memory");
-	for (int k = 0; k < FO_LIFE_COUNT; k++)
+	for (int k = 0; k < FO_LIFE_COUNT; k++) {
 		sum += m->peak_bytes[k];
-	const char *peak = fo_doc_printf(p->d, "The peak is %s, at operation %lld of %lld.", bytes(p, sum),
+		shown += m->points ? m->live[k][m->peak] : 0;
+	}
+	const char *whom = m->stages ? fo_doc_printf(p->d, " of stage %d, the fullest,", m->shown) : "";
+	if (m->others_unknown)
+		whom = " of the first stage";
+	const char *peak = fo_doc_printf(p->d, "The peak%s is %s, at operation %lld of %lld.", whom, bytes(p, shown),
 					 (long long)m->peak, (long long)m->points);
+	stage_table(p);
 	if (m->points) {
 		fo_doc_areas(p->d,
 			     &(struct fo_draw_areas){ .title = "Planned bytes at each operation of a step, by how long "
@@ -811,9 +840,12 @@ void fo_report_doc(const struct fo_report *o, struct fo_doc *d)
 	collect_bands(&p);
 	say_what_it_is(&p);
 	fo_doc_only(d, FO_DOC_BOTH);
+	if (fo_record_paced(r))
+		fo_doc_verdict(d, FO_DOC_BAD, "paced", FO_RECORD_PACED_WHY "; nothing was computed, so no MFU");
 	say_loss(&p);
 	say_speed(&p);
 	fo_report_say_ranks(o, d);
+	fo_report_say_pipeline(o, d);
 	say_trouble(&p);
 	step_figures(&p);
 	fo_doc_only(d, FO_DOC_TERM);
