@@ -123,6 +123,13 @@ static void step_figures(struct page *p)
 /* Appends ", " and a text to *list. */
 #define JOIN(list, ...) (list = fo_doc_join(d, list, fo_doc_printf(d, __VA_ARGS__)))
 
+static const char *whose_peak(const struct fo_report_memory *m)
+{
+	if (m->others_unknown)
+		return "the first stage's peak";
+	return m->stages ? "each stage's peak" : "the peak";
+}
+
 /* Says in a line each what the page shows as pictures and tables. */
 static void screen_figures(struct page *p)
 {
@@ -158,7 +165,9 @@ static void screen_figures(struct page *p)
 		planned = fo_doc_printf(d, "planned %s, measured %s", bytes(p, e->planned_bytes),
 					bytes(p, e->measured_bytes));
 	if (*text)
-		fo_doc_fact(d, "memory", fo_doc_printf(d, "at the peak: %s%s%s", text, *planned ? "; " : "", planned),
+		fo_doc_fact(d, "memory",
+			    fo_doc_printf(d, "at %s: %s%s%s", whose_peak(&o->memory), text, *planned ? "; " : "",
+					  planned),
 			    NULL);
 	else if (*planned)
 		fo_doc_fact(d, "memory", planned, NULL);
@@ -626,7 +635,8 @@ static void draw_memory(struct page *p)
 						      .layers = FO_LIFE_COUNT,
 						      .n = (size_t)m->points });
 		fo_doc_para(p->d, "%s The arena for what does not persist takes %s.", peak, bytes(p, m->arena_bytes));
-		fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrr", "at the peak", "bytes", "share");
+		fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrr", fo_doc_printf(p->d, "at %s", whose_peak(m)), "bytes",
+			     "share");
 		for (int k = 0; k < FO_LIFE_COUNT; k++)
 			fo_doc_row(p->d, fo_report_life_name[k], bytes(p, m->peak_bytes[k]),
 				   share(p, m->peak_bytes[k] / sum));
