@@ -149,19 +149,28 @@ static fo_status plan_bytes(const struct fo_model *m, struct fo_lowering run, bo
 	return FO_OK;
 }
 
-/* Seconds of a step with this split: every micro-batch after the second costs as much as the second. */
+/* Micro-batches that a step has at least. */
+static int64_t fewest(const struct fo_lowering *run)
+{
+	const int32_t stages = fo_mesh_pp(&run->mesh);
+	return stages > 1 && run->pass.pp == 1 + FO_PP_DUALPIPE_V ? 2 * stages : 1;
+}
+
+/* Seconds of a step with this split: every micro-batch after the second that it can have costs as much as the second.
+ */
 static fo_status find_seconds(const struct fo_model *m, const struct fo_choose_rates *rates, struct split *s)
 {
 	double seconds[2];
+	const int64_t least = fewest(&s->run);
 	for (int i = 0; i < 2; i++) {
 		struct fo_program p;
 		struct fo_lowering run = s->run;
-		run.micro_batches = i + 1;
+		run.micro_batches = least + i;
 		FO_TRY(fo_pass_build(&p, m, &run));
 		seconds[i] = fo_program_seconds(&p, rates, false);
 		fo_program_fini(&p);
 	}
-	s->seconds = seconds[0] + (double)(s->run.micro_batches - 1) * (seconds[1] - seconds[0]);
+	s->seconds = seconds[0] + (double)(s->run.micro_batches - least) * (seconds[1] - seconds[0]);
 	return FO_OK;
 }
 
@@ -522,6 +531,8 @@ static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int 
 				continue;
 			if (batch_rows)
 				run.rows = batch_rows / mb, run.micro_batches = mb;
+			if (batch_rows > mb && mb < fewest(&run)) /* the last one, each row by itself, says why */
+				continue;
 			if (s->want->divide)
 				FO_TRY(fo_pass_divide(s->m, &run, s->want->stage_bytes, s->want->recompute,
 						      s->want->rates));

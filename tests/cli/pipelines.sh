@@ -104,6 +104,16 @@ if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	run 0 report two --json
 	grep -q '"pipeline": null' out || wrong "a pipeline in JSON of which one stage left nothing"
 
+	# dualpipe-v trains on up to five stages, with two micro-batches for each; else it says why not.
+	# shellcheck disable=SC2086
+	run 0 train $tiny --model.layers=4 --train.micro-batches=4 --ranks=2 --mesh.pp=2 --pass.pp=dualpipe-v --train.steps=2 --run.dir=dual
+	# shellcheck disable=SC2086
+	refused 2 "wants two micro-batches per stage, for 2 stages 4 or more, not 3" program $tiny --model.layers=4 --train.micro-batches=3 \
+		--ranks=2 --mesh.pp=2 --pass.pp=dualpipe-v
+	# shellcheck disable=SC2086
+	refused 2 "dualpipe-v of 6 stages needs messages that overtake each other" program $tiny --model.layers=12 --train.micro-batches=12 \
+		--mesh.pp=6 --pass.pp=dualpipe-v
+
 	# Stages of unlike layers, told by program and passes; the same run goes on in other stages.
 	stages="--ranks=2 --mesh.pp=2 --model.layers=4 --train.micro-batches=4"
 	# shellcheck disable=SC2086

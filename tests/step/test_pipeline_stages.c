@@ -250,12 +250,40 @@ static void test_repeats(void **state)
 	step_batch_free(&b);
 }
 
+/* A step's rows in micro-batches where the schedule has a least number of them, and each split fits all stages. */
+static void test_splits(void **state)
+{
+	(void)state;
+	struct fo_model m = step_model(8, 64, 4, 2, 96, 64, false);
+	struct fo_lowering low = lowering(2, FO_PP_DUALPIPE_V);
+	struct fo_choice got;
+	const struct fo_ask ask = { .run = low };
+	struct fo_choose want = { .batch_rows = 12, .recompute = true, .divide = true };
+	must(fo_pass_choose(&m, &ask, 1, &want, &got));
+	assert_true(got.run.micro_batches >= 4 && got.run.rows * got.run.micro_batches == 12);
+	assert_int_equal(got.run.stages.repeats, 0);
+	want.batch_rows = 3;
+	assert_int_equal(fo_pass_choose(&m, &ask, 1, &want, &got), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "for 2 stages 4 or more, not 3"));
+	fo_err_clear();
+	/* More micro-batches have a smaller bubble, and fewer rows each: 1F1B of 4 stages takes many. */
+	low = lowering(4, FO_PP_1F1B);
+	want.batch_rows = 16;
+	must(fo_pass_choose(&m, &(struct fo_ask){ .run = low }, 1, &want, &got));
+	assert_true(got.run.micro_batches > 4);
+	low = lowering(6, FO_PP_DUALPIPE_V);
+	low.micro_batches = 16;
+	m.layers = 12;
+	refused(&m, &low, "dualpipe-v of 6 stages needs messages that overtake each other");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_balance),
 		cmocka_unit_test(test_repeats),
+		cmocka_unit_test(test_splits),
 	};
 	return cmocka_run_group_tests_name("pipeline_stages", tests, NULL, NULL);
 }
