@@ -63,7 +63,8 @@ extern const char *const fo_idle_name[FO_IDLE_COUNT];
 extern const char *const fo_class_words[FO_K_COUNT];
 extern const char *const fo_copy_words[FO_COPY_COUNT];
 extern const char *const fo_idle_words[FO_IDLE_COUNT];
-extern const char *const fo_wait_words, *const fo_bubble_words, *const fo_transfer_words, *const fo_wait_or_transfer_words;
+extern const char *const fo_wait_words, *const fo_bubble_words;
+extern const char *const fo_transfer_words, *const fo_wait_or_transfer_words;
 /* The words for a culprit's row ("host_data": "data loading"). */
 const char *fo_row_words(const char *row);
 

@@ -752,6 +752,12 @@ struct room {
 	const struct fo_choose_rates *device;
 };
 
+/* The budget that a run file names is the job's; each rank plans with its share. */
+static int64_t said_budget(const struct fo_run *r)
+{
+	return (r->memory_budget ? r->memory_budget : r->memory_limit) / fo_max(r->ranks, 1);
+}
+
 static fo_status choose_open(const struct fo_run *r, const struct room *room, struct fo_choice *out)
 {
 	struct fo_ask ask[STATE_FORMATS];
@@ -763,8 +769,7 @@ static fo_status choose_open(const struct fo_run *r, const struct room *room, st
 					.recompute = r->recompute == FO_RUN_RECOMPUTE_AUTO,
 					.divide = fo_run_balances(r),
 					/* Free memory is left out: the same run file divides alike everywhere. */
-					.stage_bytes = (r->memory_budget ? r->memory_budget : r->memory_limit) /
-						       (r->ranks > 1 ? r->ranks : 1),
+					.stage_bytes = said_budget(r),
 					.fuse_loss = room->device && r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO,
 					.rates = room->device };
 	/* Nothing is left to choose, or nothing limits it. */
@@ -837,8 +842,7 @@ fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, i
 fo_status fo_pass_choose_said(const struct fo_run *r, const struct fo_model *m, struct fo_choice *out)
 {
 	const struct fo_choose_rates rates = fo_choose_device(NULL, fo_run_precision(r));
-	/* The budget is the job's; each rank plans with its share, as training does. */
-	int64_t budget = (r->memory_budget ? r->memory_budget : r->memory_limit) / (r->ranks > 1 ? r->ranks : 1);
+	const int64_t budget = said_budget(r);
 	enum fo_run_device kind;
 	int index;
 	bool on_device = r->device && fo_run_device_parse(r->device, &kind, &index) && kind == FO_RUN_DEVICE_CUDA;

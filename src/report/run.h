@@ -62,11 +62,11 @@ struct fo_report_memory {
 	int64_t points;              /* operations in issue order */
 	int64_t peak;                /* the operation with the most */
 	double peak_bytes[FO_LIFE_COUNT]; /* of a pipeline the sums over its stages, each at its own peak */
-	double arena_bytes;              /* planned for all that does not persist; NaN without a program */
-	struct fo_report_stage *stage;   /* [stages] */
-	int stages, shown;               /* 0: no pipeline, or its other stages are not known; the pictures' stage */
-	bool others_unknown;             /* a pipeline whose program this version makes in another way */
-	struct fo_report_buffer *buffer; /* the largest first */
+	double arena_bytes;               /* planned for all that does not persist; NaN without a program */
+	struct fo_report_stage *stage;    /* [stages] */
+	int stages, shown;                /* 0: no pipeline, or its other stages are not known; the pictures' stage */
+	bool others_unknown;              /* a pipeline whose program this version makes in another way */
+	struct fo_report_buffer *buffer;  /* the largest first */
 	int buffers;
 };
 

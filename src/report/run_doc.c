@@ -165,10 +165,10 @@ static void screen_figures(struct page *p)
 		planned = fo_doc_printf(d, "planned %s, measured %s", bytes(p, e->planned_bytes),
 					bytes(p, e->measured_bytes));
 	if (*text)
-		fo_doc_fact(d, "memory",
-			    fo_doc_printf(d, "at %s: %s%s%s", whose_peak(&o->memory), text, *planned ? "; " : "",
-					  planned),
-			    NULL);
+		fo_doc_fact(
+			d, "memory",
+			fo_doc_printf(d, "at %s: %s%s%s", whose_peak(&o->memory), text, *planned ? "; " : "", planned),
+			NULL);
 	else if (*planned)
 		fo_doc_fact(d, "memory", planned, NULL);
 }

@@ -139,8 +139,8 @@ static const char *const wire_name[] = {
 	[FO_WIRE_SHIFT] = "permute",
 };
 
-/* A call's number in its step, the same on all members. Those of one stage run one program; stages of a pipeline do not,
- * and each counts its calls of the kind. */
+/* A call's number in its step, the same on all members. Those of one stage run one program; stages of a pipeline do
+ * not, and each counts its calls of the kind. */
 static int64_t number_of(const struct own *x, const struct fo_timeline_collective *k)
 {
 	int64_t n = 0;

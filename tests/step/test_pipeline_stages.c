@@ -208,7 +208,7 @@ static void test_repeats(void **state)
 	step_batch_random(&b, 16, 2, 8, m.vocab, 2, 3);
 	low.rows = 2;
 	const struct fo_ask ask = { .run = low };
-	/* Within what the last but one stage takes as it is the first ones have to repeat, and those behind need not. */
+	/* Within what the last but one stage takes as it is, those before it have to repeat, and the last need not. */
 	const int64_t budget = planned(&m, low, 2);
 	assert_true(planned(&m, low, 0) > budget && planned(&m, low, 3) <= budget);
 	const struct fo_choose want = { .budget_bytes = budget, .recompute = true };

@@ -241,8 +241,8 @@ static void test_job(void **state)
 	}
 }
 
-/* The bubble is a row of its own. Where a stage left no timeline, what its neighbours did meanwhile is not known, and no
- * bubble is claimed for it. */
+/* The bubble is a row of its own. Where a stage left no timeline, what its neighbours did meanwhile is not known, and
+ * no bubble is claimed for it. */
 static void test_stages(void **state)
 {
 	(void)state;
