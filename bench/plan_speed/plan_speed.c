@@ -22,7 +22,7 @@ static void ask(struct fo_plan_asked *a, const struct fo_catalogue *c, const cha
 	*a = (struct fo_plan_asked){ .framework = fo_plan_framework_of("any"),
 				     .devices = devices,
 				     .global_batch = batch,
-				     .fixed = { .zero = -1, .schedule = -1, .again = -1 } };
+				     .fixed = FO_PLAN_FREE };
 	if (fo_predict_prepare(&job, &a->base))
 		exit(3);
 }

@@ -17,6 +17,11 @@ static inline int fo_by_int64(const void *a, const void *b)
 	return fo_order(*(const int64_t *)a, *(const int64_t *)b);
 }
 static inline int fo_by_int(const void *a, const void *b) { return fo_order(*(const int *)a, *(const int *)b); }
+static inline int fo_by_double(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
 /* The first i in [0, n) for which `holds` is true, n if there is none: a binary search, so it is true behind that. */
 #define FO_FIRST(i, n, holds)                                       \
 	__extension__({                                             \

@@ -63,9 +63,10 @@ struct fo_command {
 extern const struct fo_command *const fo_commands[]; /* NULL-terminated */
 
 extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_ops, fo_cmd_program, fo_cmd_passes,
-	fo_cmd_predict, fo_cmd_predict_cluster, fo_cmd_plan, fo_cmd_init, fo_cmd_config, fo_cmd_calibrate,
-	fo_cmd_machine, fo_cmd_export, fo_cmd_compare, fo_cmd_report, fo_cmd_ladder, fo_cmd_diagnose, fo_cmd_price,
-	fo_cmd_score, fo_cmd_health, fo_cmd_audit, fo_cmd_status;
+	fo_cmd_predict, fo_cmd_predict_cluster, fo_cmd_plan, fo_cmd_plan_machine, fo_cmd_scale, fo_cmd_init,
+	fo_cmd_config, fo_cmd_calibrate, fo_cmd_machine, fo_cmd_export, fo_cmd_compare, fo_cmd_compare_clusters,
+	fo_cmd_report, fo_cmd_ladder, fo_cmd_ladder_plan, fo_cmd_diagnose, fo_cmd_price, fo_cmd_score, fo_cmd_health,
+	fo_cmd_audit, fo_cmd_status;
 #ifndef FO_NO_ENGINE
 extern const struct fo_command fo_cmd_verify, fo_cmd_train, fo_cmd_demo, fo_cmd_data, fo_cmd_data_prepare,
 	fo_cmd_data_train_tokenizer, fo_cmd_data_inspect, fo_cmd_generate, fo_cmd_eval, fo_cmd_launch;

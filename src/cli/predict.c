@@ -50,6 +50,7 @@ static const struct fo_opt extra[] = {
 	FO_OPT_OUTPUT(struct predict, trace, "cli.trace", "FILE", "",
 		      "of several ranks: write the step of those that differ for ui.perfetto.dev or chrome://tracing",
 		      FO_OUTPUT_SLICES),
+	FO_CLI_SPREAD_ROWS(struct predict, "cli"),
 	FO_OPT_BOOL(struct predict, all, "cli.all", "false", "list every operation"),
 	FO_CLI_OUTPUT_ROWS(struct predict, "cli", "print JSON")
 };
@@ -118,6 +119,21 @@ static const char *how_to_measure(const struct report *r)
 	return text;
 }
 
+fo_status fo_cli_profile_read(struct fo_arena *arena, const char *given, struct fo_limits *out)
+{
+	char cpu[80];
+	fo_cpu_name(cpu, sizeof cpu);
+	const char *path = *given ? given : fo_limits_path(arena, cpu);
+	if (!*given && !fo_fs_exists(path))
+		return fo_hint(
+			fo_fail(FO_EUNSUPPORTED, "this machine has not been measured: there is no profile '%s'", path),
+			"'flatout calibrate' makes one; --profile=FILE takes another machine's");
+	fo_status st = fo_limits_read(path, out);
+	return st == FO_EFORMAT && *given
+		       ? fo_hint(st, "what 'bench/gpu/run ceilings' left of a device is read with --device")
+		       : st;
+}
+
 /* The profile that is named: of a run with paced kernels the one whose times it took; "": none. */
 static const char *given_profile(struct report *r)
 {
@@ -134,17 +150,8 @@ static fo_status load_profile(struct report *r)
 	int index;
 	if (fo_run_device_parse(r->in->run.device, &kind, &index) && kind == FO_RUN_DEVICE_CUDA)
 		return not_of_a_device("a step on a CUDA device");
-	char cpu[80];
-	fo_cpu_name(cpu, sizeof cpu);
-	const char *given = given_profile(r), *path = *given ? given : fo_limits_path(&r->arena, cpu);
-	if (!*given && !fo_fs_exists(path))
-		return fo_hint(
-			fo_fail(FO_EUNSUPPORTED, "this machine has not been measured: there is no profile '%s'", path),
-			"'flatout calibrate' makes one; --profile=FILE takes another machine's");
-	fo_status st = fo_limits_read(path, &r->limits);
-	if (st == FO_EFORMAT && *given)
-		return fo_hint(st, "what 'bench/gpu/run ceilings' left of a device is read with --device");
-	FO_TRY(st);
+	const char *given = given_profile(r);
+	FO_TRY(fo_cli_profile_read(&r->arena, given, &r->limits));
 	int64_t threads = r->in->run.threads;
 	if (!threads && *r->in->compare) {
 		const struct fo_record_start *start = fo_record_last_start(&r->record);
@@ -155,7 +162,7 @@ static fo_status load_profile(struct report *r)
 		threads = *given ? fo_rates_threads(&r->limits) : fo_cpu_threads();
 	/* Ranks share them as in training (train/team.h). */
 	threads /= r->program->ranks;
-	st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
+	fo_status st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
 	return st == FO_OK || *given ? st : fo_hint(st, "%s", how_to_measure(r));
 }
 
@@ -449,6 +456,16 @@ static void write_json(const struct report *r, struct fo_json *j)
 
 /* ---- the command ---- */
 
+static fo_status not_of_one_rank(const struct predict *in)
+{
+	struct fo_spread_in ignored;
+	FO_TRY(fo_cli_spread_read(&in->spread, &ignored));
+	if (!fo_cli_spread_asked(&in->spread))
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EARG, "--jitter and --straggler are of several ranks, which wait for each other"),
+		       "--ranks=8 predicts eight, --cluster a job on a cluster");
+}
+
 /* All ranks; what is said of a step beside that is rank 0's, which waits for the last one at the end. */
 static fo_status simulate_ranks(struct report *r)
 {
@@ -465,6 +482,9 @@ static fo_status simulate_ranks(struct report *r)
 		.latency_s = fo_cli_predict_link_option(run, "mesh.link-us", r->in->run.link_us) * 1e-6,
 	};
 	FO_TRY(fo_sim_ranks_init(&x->job, r->program));
+	FO_TRY(fo_cli_spread_read(&r->in->spread, &x->spread));
+	if (fo_cli_spread_asked(&r->in->spread))
+		x->job.spread = &x->spread;
 	x->job.apart = r->paced;
 	FO_TRY(fo_sim_ranks_step(&x->job, &r->rates, &x->links,
 				 *r->in->profile ? fo_rates_threads(&r->limits) : fo_cpu_threads(), r->load.pairs));
@@ -483,6 +503,8 @@ static fo_status report(struct report *r, const struct fo_cli_call *call)
 		FO_TRY(open_record(r));
 	/* A model that cannot be trained is refused before the user is told to measure for it. */
 	FO_TRY(load_program(r));
+	if (r->program->ranks < 2)
+		FO_TRY(not_of_one_rank(r->in));
 	FO_TRY(load_profile(r));
 	const struct fo_program *p = r->program;
 	if (!r->paced)
@@ -534,6 +556,8 @@ static fo_status run(const struct fo_cli_call *call)
 			"--what-if runs the steps again that '%s' recorded: no run file, --compare, --device "
 			"or --timeline goes with it",
 			in->what_if);
+	if (*in->what_if || *in->device || in->budget)
+		FO_TRY(not_of_one_rank(in));
 	if (*in->what_if)
 		return fo_cli_predict_what_if(call);
 	if (*in->device || in->budget)

@@ -2,7 +2,7 @@
 #ifndef FO_CLI_PREDICT_H
 #define FO_CLI_PREDICT_H
 
-#include "cli/cli.h"
+#include "cli/spread.h"
 #include "program/run.h"
 #include "sim/compare.h"
 #include "sim/ranks.h"
@@ -13,11 +13,15 @@ struct predict {
 	const char *what_if, *scale, *without, *timelines, *trace;
 	const char *cluster, *torchtitan, *megatron, *deepspeed; /* never set: predict_cluster.c has them */
 	double documents, links;
+	struct fo_cli_spread spread;
 	int over; /* 0 threads, 1 MPI */
 	bool all, budget, force;
 	const char *json;
 };
 
+/* Reads the profile that is given, or with "" this machine's. FO_EUNSUPPORTED: it has none. *out needs fini where this
+ * succeeds. */
+FO_CHECKED fo_status fo_cli_profile_read(struct fo_arena *arena, const char *given, struct fo_limits *out);
 /* Writes the predicted step as a timeline. */
 FO_CHECKED fo_status fo_cli_predict_timeline(const struct fo_sim *s, const struct fo_program *p,
 					     const struct fo_unrolled *u, const char *path);
@@ -39,6 +43,7 @@ struct fo_predict_ranks {
 	struct fo_sim_ranks job;
 	struct fo_link_rates links;
 	int threads;                    /* of each rank */
+	struct fo_spread_in spread;     /* where steps are drawn */
 	struct fo_sim_exposed measured; /* with --compare; steps 0: nothing to compare with */
 };
 /* Timelines of the ranks in a folder, and a trace of those that differ; "": not. */

@@ -278,11 +278,15 @@ static const char *what_fits(struct fo_cli_asked *a, const struct fo_job_asked *
 
 struct predict_cluster {
 	struct fo_cli_job job;
+	struct fo_cli_spread spread;
+	struct fo_cli_goodput goodput;
 	const char *svg, *trace, *html, *json;
 	bool settings, force;
 };
 static const struct fo_opt rows[] = {
 	FO_CLI_JOB_ROWS(struct predict_cluster, "predict"),
+	FO_CLI_SPREAD_ROWS(struct predict_cluster, "predict"),
+	FO_CLI_GOODPUT_ROWS(struct predict_cluster, "predict"),
 	FO_OPT_BOOL(struct predict_cluster, settings, "predict.settings", "false",
 		    "lists every setting, its value and the line that it comes from"),
 	FO_OPT_OUTPUT(struct predict_cluster, svg, "predict.svg", "FILE", NULL, "the step's timeline as a picture",
@@ -320,21 +324,39 @@ static fo_status show(const struct fo_cli_call *call, struct fo_cli_asked *a, co
 /* Limits of NVIDIA's devices begin at a quarter to a third of their own power. */
 #define LEAST_POWER 0.25
 
-static fo_status check_device(const struct predict_cluster *in, const struct fo_cli_asked *a)
+fo_status fo_cli_job_check_device(const struct fo_cli_job *in, const struct fo_cli_asked *a)
 {
 	const struct fo_device *d = a->cluster.device;
 	bool half = fo_job_is(&a->job, FO_JOB_DTYPE, FO_JOB_MATMUL_FP16),
 	     full = fo_job_is(&a->job, FO_JOB_DTYPE, FO_JOB_MATMUL_FP32);
-	double watts = in->job.watts;
+	double watts = in->watts;
 	if (!d)
 		return FO_OK;
 	if (isnan(d->dense[FO_PREC_BF16]) && !isnan(d->dense[FO_PREC_FP16]) && !half && !full)
 		return fo_hint(fo_fail(FO_EUNSUPPORTED, "the catalogue has no dense bf16 peak of %s", d->name),
-			       "--precision=fp16 predicts the job in fp16");
+			       "--precision=fp16 takes the job in fp16");
 	if (watts > 0 && d->tdp_w > 0 && (watts > d->tdp_w || watts < LEAST_POWER * d->tdp_w))
 		return fo_hint(fo_fail(FO_EARG, "--power-limit=%g: %s takes %g W, and limits are from %g to %g W",
 				       watts, d->name, d->tdp_w, LEAST_POWER * d->tdp_w, d->tdp_w),
 			       "leave it out for the device's own");
+	return FO_OK;
+}
+
+/* The event-by-event simulation of the step, and drawn steps, where they are asked for. */
+static fo_status simulate(const struct predict_cluster *in, struct fo_cli_predicted *p,
+			  struct fo_plan_timeline *timeline, struct fo_spread_steps *spread)
+{
+	const bool drawn = fo_cli_spread_asked(&in->spread);
+	struct fo_spread_in draw;
+	FO_TRY(fo_cli_spread_read(&in->spread, &draw));
+	if (!in->svg && !in->trace && !in->html && !drawn)
+		return FO_OK;
+	FO_TRY(fo_plan_timeline_of(timeline, &p->job.layout, &p->step));
+	p->timeline = timeline;
+	if (!drawn)
+		return FO_OK;
+	FO_TRY(fo_spread_of(spread, &timeline->fleet, &draw));
+	p->spread = spread;
 	return FO_OK;
 }
 
@@ -343,19 +365,24 @@ static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 	const struct predict_cluster *in = call->in;
 	struct fo_cli_predicted p = { .asked = a };
 	struct fo_plan_timeline timeline;
-	FO_TRY(check_device(in, a));
+	FO_TRY(fo_cli_job_check_device(&in->job, a));
+	struct fo_spread_steps spread;
+	FO_TRY(fo_cli_goodput_read(&in->goodput, &p.goodput_in));
+	if (fo_cli_goodput_asked(&in->goodput))
+		p.goodput = &in->goodput;
 	FO_TRY(fo_job_ask(&a->job, &a->cluster, &a->given, &p.job));
+	p.goodput_in.devices = p.job.layout.devices;
 	fo_predict_point(&p.job.base, &p.job.layout, &p.step);
 	if (p.step.wrong)
 		return fo_fail(FO_EARG, "%s", p.step.wrong);
 	fo_predict_certainty_of(&p.job.base, &p.job.layout, &p.step, &p.sure);
 	if (p.sure.bytes.low > p.job.job.machine.memory_bytes)
 		p.fits_not = what_fits(a, &p.job);
-	if (in->svg || in->trace || in->html) {
-		FO_TRY(fo_plan_timeline_of(&timeline, &p.job.layout, &p.step));
-		p.timeline = &timeline;
-	}
-	fo_status st = show(call, a, &p);
+	fo_status st = simulate(in, &p, &timeline, &spread);
+	if (st == FO_OK)
+		st = show(call, a, &p);
+	if (p.spread)
+		fo_spread_fini(&spread);
 	if (p.timeline)
 		fo_plan_timeline_fini(&timeline);
 	return st == FO_OK && p.fits_not ? fo_cli_found() : st;

@@ -1,7 +1,10 @@
 /* What flatout predict --cluster prints: the same figures as text, page and JSON. */
 #include "cli/predict_cluster.h"
 
+#include "plan/losses.h"
+
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- words ---- */
@@ -47,7 +50,8 @@ static const char *schedule_text(struct fo_doc *d, const struct fo_predict_layou
 	static const char *const name[] = { [FO_PREDICT_1F1B] = "1F1B",
 					    [FO_PREDICT_INTERLEAVED] = "interleaved",
 					    [FO_PREDICT_ZERO_BUBBLE] = "zero bubble",
-					    [FO_PREDICT_GPIPE] = "GPipe" };
+					    [FO_PREDICT_GPIPE] = "GPipe",
+					    [FO_PREDICT_ZB_H2] = "zero bubble, ZB-H2" };
 	return l->chunks > 1 ? fo_doc_printf(d, " (%s, %g chunks)", name[l->schedule], l->chunks)
 			     : fo_doc_printf(d, " (%s)", name[l->schedule]);
 }
@@ -80,6 +84,33 @@ static const char *division_text(struct fo_doc *d, const struct fo_cli_predicted
 	if (l->ep > 1)
 		t = fo_doc_printf(d, "%s, ep %.15g", t, l->ep);
 	return fo_doc_printf(d, "%s, %s", t, recompute_text(d, l));
+}
+
+static const char *tenths(struct fo_doc *d, int n)
+{
+	return fo_doc_printf(d, "%s%d.%d %%", n < 0 ? "-" : "", abs(n) / 10, abs(n) % 10);
+}
+
+/* From the whole peak down to the MFU: what each part of the step costs of it. */
+void fo_cli_losses(struct fo_doc *d, const struct fo_predict_step *s)
+{
+	struct fo_plan_losses l;
+	fo_plan_losses_of(&l, s);
+	struct fo_draw_fall *fall = fo_doc_alloc(d, FO_PLAN_LOSSES * sizeof *fall);
+	for (int i = 0; i < l.losses; i++)
+		fall[i] = (struct fo_draw_fall){ l.loss[i].name, NULL, tenths(d, l.loss[i].tenths), l.loss[i].share };
+	struct fo_draw_waterfall w = { .title = "From the peak to the MFU",
+				       .desc = "Shares of the step, taken off the dense peak one by one; together with "
+					       "the MFU they are 100 %.",
+				       .unit = FO_DRAW_SHARE,
+				       .whole = 1,
+				       .whole_name = "dense peak",
+				       .whole_value = "100 %",
+				       .fall = fall,
+				       .falls = (size_t)l.losses,
+				       .rest_name = "mfu_causal",
+				       .rest_value = tenths(d, l.tenths) };
+	fo_doc_waterfall(d, &w);
 }
 
 /* ---- text and page ---- */
@@ -166,36 +197,10 @@ static void say_parts(struct fo_doc *d, const struct fo_cli_predicted *p)
 	say_bytes(d, "sum", p->step.bytes, p->sure.bytes);
 }
 
-/* From the whole peak down to the MFU: what each part of the step costs of it. */
 static void say_losses(struct fo_doc *d, const struct fo_cli_predicted *p)
 {
-	const struct fo_predict_step *s = &p->step;
-	struct fo_draw_fall *fall = fo_doc_alloc(d, (FO_PREDICT_PARTS + 1) * sizeof *fall);
-	double useful = s->mfu_causal;
-	size_t n = 0;
-	/* What computes the model's own FLOP takes longer than at the peak. */
-	double products = s->part[FO_PREDICT_MATMUL] + s->part[FO_PREDICT_ATTENTION] + s->part[FO_PREDICT_LOSS];
-	double slow = products / s->seconds - useful;
-	fall[n++] = (struct fo_draw_fall){ "products below the peak", NULL, percent(d, slow), slow };
-	for (int i = 0; i < FO_PREDICT_PARTS; i++) {
-		bool product = i == FO_PREDICT_MATMUL || i == FO_PREDICT_ATTENTION || i == FO_PREDICT_LOSS;
-		if (product || s->part[i] < SHOWN_SHARE * s->seconds)
-			continue;
-		double share = s->part[i] / s->seconds;
-		fall[n++] = (struct fo_draw_fall){ fo_predict_part_name[i], NULL, percent(d, share), share };
-	}
-	struct fo_draw_waterfall w = { .title = "From the peak to the MFU",
-				       .desc = "Shares of the step, taken off the dense peak one by one",
-				       .unit = FO_DRAW_SHARE,
-				       .whole = 1,
-				       .whole_name = "dense peak",
-				       .whole_value = "100 %",
-				       .fall = fall,
-				       .falls = n,
-				       .rest_name = "mfu_causal",
-				       .rest_value = percent(d, useful) };
 	fo_doc_only(d, FO_DOC_PAGE);
-	fo_doc_waterfall(d, &w);
+	fo_cli_losses(d, &p->step);
 	fo_doc_only(d, FO_DOC_BOTH);
 }
 
@@ -217,6 +222,24 @@ static void say_sure(struct fo_doc *d, const struct fo_cli_predicted *p)
 		       "these machines.");
 }
 
+/* Steps that differ, and the time that counts. */
+static void say_draws(struct fo_doc *d, const struct fo_cli_predicted *p)
+{
+	if (p->spread) {
+		fo_doc_heading(d, "Steps that differ");
+		fo_cli_spread_say(d, p->spread, &p->timeline->fleet);
+		fo_doc_remark(
+			d,
+			"On top of what the prediction has: it rests on published steps, whose devices differed, "
+			"too (\"rest\"). Shares are of the simulated step, in which hidden communication has no place.");
+	}
+	if (p->goodput) {
+		fo_doc_heading(d, "The time that counts");
+		fo_cli_goodput_say(d, p->goodput, &p->goodput_in);
+		fo_cli_goodput_curve(d, &p->goodput_in, p->step.tokens_s * p->job.layout.devices);
+	}
+}
+
 void fo_cli_predicted_doc(struct fo_doc *d, const struct fo_cli_predicted *p)
 {
 	fo_doc_title(d, "Prediction: %s", model_name(p));
@@ -224,6 +247,7 @@ void fo_cli_predicted_doc(struct fo_doc *d, const struct fo_cli_predicted *p)
 	say_parts(d, p);
 	say_losses(d, p);
 	fo_cli_predicted_lanes(d, p);
+	say_draws(d, p);
 	say_sure(d, p);
 }
 
@@ -305,5 +329,11 @@ void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)
 		    FO_TEXT("would_fit", p->fits_not));
 	if (p->timeline)
 		fo_json_real(j, "simulated_seconds", p->timeline->run.step_s);
+	if (p->spread)
+		fo_cli_spread_json(j, p->spread, &p->timeline->fleet);
+	if (p->goodput) {
+		fo_cli_goodput_json(j, p->goodput, &p->goodput_in);
+		fo_cli_goodput_curve_json(j, &p->goodput_in);
+	}
 	json_sure(j, p);
 }

@@ -147,6 +147,8 @@ void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
 	fo_doc_line(d, "hidden", "%s of communication behind computing", interval(d, j->hidden_s));
 	say_lanes(x, d);
 	say_path(j, d);
+	if (j->spread)
+		fo_cli_spread_say(d, &j->drawn, j->fleet);
 	fo_doc_line(d, "received", "%s a step by rank 0", fo_doc_bytes(d, llround(fo_sim_ranks_wire(j, 0))));
 	fo_doc_line(d, "links", "%s", link_text(d, x));
 	if (!j->crowd.known)
@@ -212,6 +214,8 @@ void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json 
 			       FO_REAL("exposed_median_seconds", x->measured.median_s),
 			       FO_REAL("exposed_least_seconds", x->measured.best_s));
 	put_path(s, j);
+	if (s->spread)
+		fo_cli_spread_json(j, &s->drawn, s->fleet);
 	fo_json_array(j, "memory");
 	for (int r = 0; r < s->ranks; r++) {
 		const struct fo_unrolled *u = &s->role[s->role_of[r]].u;

@@ -55,7 +55,7 @@ char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit);
 /* ---- lines ---- */
 
 /* A run of points. x ascends (points that go back are left out; NULL: 0, 1, 2, ...); a y that is not finite (with
- * y_log: not above 0) interrupts the line. Long runs are thinned without loss of a peak (M4: Jugel and others, VLDB
+ * y_log: not above 0) interrupts the line; with x_log points that are not above 0 in x are left out. Long runs are thinned without loss of a peak (M4: Jugel and others, VLDB
  * 2014). */
 enum { FO_DRAW_STYLES = 6 };
 struct fo_draw_series {
@@ -83,7 +83,7 @@ struct fo_draw_lines {
 	const char *title, *desc; /* caption; a description for readers who cannot see the picture */
 	const char *x_name, *y_name;
 	enum fo_draw_unit y_unit;
-	bool y_log;
+	bool y_log, x_log;
 	/* The y axis holds at least this (NaN: nothing said) and all that is drawn. */
 	double y_lo, y_hi;
 	const struct fo_draw_series *series;
@@ -95,6 +95,34 @@ struct fo_draw_lines {
 	size_t levels;
 };
 void fo_draw_lines(struct fo_str *out, const struct fo_draw_lines *c);
+
+/* ---- points ---- */
+
+/* Points in a plane. Each kind has a colour and a form; a mark says more: hollow, with a ring, with two. Axes begin at
+ * 0. All points are drawn: who has many thins them, and says so in `remark`. */
+enum fo_draw_point_mark {
+	FO_DRAW_POINT_HOLLOW,
+	FO_DRAW_POINT_PLAIN,
+	FO_DRAW_POINT_RING,
+	FO_DRAW_POINT_CHOSEN, /* two rings */
+	FO_DRAW_POINT_MARKS
+};
+struct fo_draw_point {
+	double x, y; /* >= 0; not finite: left out */
+	int kind;    /* 0 to FO_DRAW_STYLES - 1 */
+	enum fo_draw_point_mark mark;
+};
+struct fo_draw_points {
+	const char *title, *desc, *x_name, *y_name, *remark; /* remark: below the picture; may be NULL */
+	enum fo_draw_unit x_unit, y_unit;
+	const char *kind_name[FO_DRAW_STYLES];      /* legend, of the kinds that are drawn; NULL: not there */
+	const char *mark_name[FO_DRAW_POINT_MARKS]; /* the same */
+	const struct fo_draw_point *point;
+	size_t n;
+	double limit; /* of x: a line; NAN: none */
+	const char *limit_name;
+};
+void fo_draw_points(struct fo_str *out, const struct fo_draw_points *c);
 
 /* ---- areas on top of each other ---- */
 

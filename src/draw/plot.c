@@ -113,7 +113,7 @@ static void trace(struct fo_str *d, const struct fo_draw_series *s, const struct
 	bool pen = false, thin = s->n > 4 * (size_t)FO_PLOT_COLUMNS, gap = false;
 	for (size_t i = 0; i < s->n; i++) {
 		double vx = series_x(s, i), ax = fo_axis_at(x, vx), ay = fo_axis_at(y, s->y[i]);
-		if (!isfinite(vx) || vx < before)
+		if (!isfinite(vx) || vx < before || isnan(ax))
 			continue;
 		before = vx;
 		if (!isfinite(s->y[i]) || isnan(ay)) {
@@ -229,16 +229,16 @@ static void legend(struct fo_str *out, const struct fo_draw_lines *c)
 }
 
 /* Widens the ranges of both axes to the points that trace() draws. */
-static void series_range(const struct fo_draw_series *s, bool log, double *x_lo, double *x_hi, double *y_lo,
-			 double *y_hi)
+static void series_range(const struct fo_draw_series *s, const struct fo_draw_lines *c, double *x_lo, double *x_hi,
+			 double *y_lo, double *y_hi)
 {
 	double before = -INFINITY;
 	for (size_t k = 0; k < s->n; k++) {
 		double x = series_x(s, k);
-		if (!isfinite(x) || x < before)
+		if (!isfinite(x) || x < before || (c->x_log && !(x > 0)))
 			continue;
 		before = x;
-		if (!isfinite(s->y[k]) || (log && !(s->y[k] > 0)))
+		if (!isfinite(s->y[k]) || (c->y_log && !(s->y[k] > 0)))
 			continue;
 		fo_range_add(x_lo, x_hi, x);
 		fo_range_add(y_lo, y_hi, s->y[k]);
@@ -247,10 +247,10 @@ static void series_range(const struct fo_draw_series *s, bool log, double *x_lo,
 
 void fo_draw_lines(struct fo_str *out, const struct fo_draw_lines *c)
 {
-	struct fo_axis x = { .unit = FO_DRAW_NUMBER }, y = { .unit = c->y_unit, .log = c->y_log };
+	struct fo_axis x = { .unit = FO_DRAW_NUMBER, .log = c->x_log }, y = { .unit = c->y_unit, .log = c->y_log };
 	double x_lo = NAN, x_hi = NAN, y_lo = NAN, y_hi = NAN;
 	for (size_t i = 0; i < c->n; i++)
-		series_range(&c->series[i], c->y_log, &x_lo, &x_hi, &y_lo, &y_hi);
+		series_range(&c->series[i], c, &x_lo, &x_hi, &y_lo, &y_hi);
 	fo_figure_begin(out, c->title, "lines");
 	if (isnan(y_lo) || isnan(x_lo)) {
 		fo_figure_empty(out);

@@ -13,11 +13,14 @@ const char *const fo_plan_field_name[FO_PLAN_FIELDS] = {
 static bool differ(const struct fo_predict_layout *a, const struct fo_predict_layout *b, int field)
 {
 	switch (field) {
-	case FO_PLAN_FIELD_TP: return a->tp != b->tp || a->sp != b->sp;
+	case FO_PLAN_FIELD_TP: return a->tp != b->tp || a->sp != b->sp || a->tp_overlap != b->tp_overlap;
 	case FO_PLAN_FIELD_CP: return a->cp != b->cp;
-	case FO_PLAN_FIELD_PP: return a->pp != b->pp || a->chunks != b->chunks || a->schedule != b->schedule;
+	case FO_PLAN_FIELD_PP:
+		return a->pp != b->pp || a->chunks != b->chunks || a->schedule != b->schedule ||
+		       a->stages_near != b->stages_near;
 	case FO_PLAN_FIELD_EP: return a->ep != b->ep;
-	case FO_PLAN_FIELD_STATES: return a->zero != b->zero || a->shard != b->shard;
+	case FO_PLAN_FIELD_STATES:
+		return a->zero != b->zero || a->shard != b->shard || a->keeps_weights != b->keeps_weights;
 	case FO_PLAN_FIELD_AGAIN:
 		return a->recompute != b->recompute || a->kept != b->kept || a->recompute_core != b->recompute_core ||
 		       a->recompute_ffn != b->recompute_ffn;
@@ -38,11 +41,13 @@ static void take(struct fo_predict_layout *l, const struct fo_predict_layout *go
 		l->pp = goal->pp;
 		l->chunks = goal->chunks;
 		l->schedule = goal->schedule;
+		l->stages_near = goal->stages_near;
 		break;
 	case FO_PLAN_FIELD_EP: l->ep = goal->ep; break;
 	case FO_PLAN_FIELD_STATES:
 		l->zero = goal->zero;
 		l->shard = goal->shard;
+		l->keeps_weights = goal->keeps_weights;
 		break;
 	case FO_PLAN_FIELD_AGAIN:
 		l->recompute = goal->recompute;

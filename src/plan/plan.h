@@ -1,9 +1,10 @@
 /* The best division of a job over a cluster, by looking at every one that is legal.
  *
- * A division is a point of pp with its schedule and chunks, data parallelism with its ZeRO stage and the ranks that
- * share states, cp, tp, ep, recomputation and micro-batch. Each that a framework can run is counted in memory by
- * src/predict, and each whose memory fits (the upper end of its 80 % interval) is timed in closed form. Nothing else is
- * left out: there is no rule of thumb. */
+ * A division is a point of pp with its schedule and chunks and where its stages are, data parallelism with its ZeRO
+ * stage, the ranks that share states and how long gathered weights stay, cp, tp with sequence parallelism and overlap,
+ * ep, recomputation and micro-batch. Each that a framework can run is counted in memory by src/predict, and each whose
+ * memory fits (the upper end of its 80 % interval) is timed in closed form. Nothing else is left out but GPipe, which
+ * never takes less time or memory than 1F1B (tests/unit/test_plan.c): there is no rule of thumb. */
 #ifndef FO_PLAN_PLAN_H
 #define FO_PLAN_PLAN_H
 
@@ -14,18 +15,25 @@ struct fo_plan_framework {
 	const char *id, *title;
 	uint32_t zero;    /* bit s: ZeRO stage s */
 	bool shards_part; /* replicas of sharded models (HSDP) */
-	bool tp, cp, pp, ep, zero_bubble;
+	bool tp, cp, pp, ep;
+	uint32_t schedules;  /* bit: enum fo_predict_schedule */
+	bool keeps_weights;  /* it can be told to keep gathered weights until backward */
+	bool stages_near;    /* it can be told to put stages inside of data parallelism */
+	bool tp_overlap;     /* it can be told to hide tensor parallelism's communication */
 	double chunks;       /* the most of a pipeline rank; 1: it does not interleave */
 	bool pp_zero_most_1; /* pipelines share nothing but the optimizer's states */
 	bool pp_even;      /* stages divide the layers, or the layers, embedding and loss together (fo_plan_accounts) */
 	bool sp_always;    /* tensor parallelism is never without sequence parallelism */
 	const char *no_pp; /* why there is no pipeline, one sentence; NULL: plan knows none of it */
 	uint32_t again;    /* bit: enum fo_plan_again */
+	bool executes;     /* it is Flatout, whose executor says itself which meshes it runs */
 	const char *origin; /* where that is stated */
 };
 extern const struct fo_plan_framework fo_plan_framework[];
 extern const int fo_plan_frameworks;
 const struct fo_plan_framework *fo_plan_framework_of(const char *id); /* NULL: none of that name */
+/* Of a form of src/job ("megatron-bridge", "torchtitan-fork"); "any" where none is like it. */
+const struct fo_plan_framework *fo_plan_framework_of_form(const char *form);
 
 enum fo_plan_again {
 	FO_PLAN_AGAIN_NONE,
@@ -39,18 +47,24 @@ enum fo_plan_again {
 extern const char *const fo_plan_again_name[FO_PLAN_AGAINS];
 extern const char *const fo_plan_again_short[FO_PLAN_AGAINS]; /* for a narrow table: "1/4" */
 
-/* A number that is fixed, 0: free. zero, schedule and again: -1 is free. */
+/* A number that is fixed, 0: free. The others: -1 is free. */
 struct fo_plan_fixed {
 	double tp, cp, pp, ep, chunks, shard, micro_batch;
-	int zero, schedule, again;
+	int zero, schedule, again, keeps_weights, stages_near, tp_overlap;
 };
+#define FO_PLAN_FREE                                                                                              \
+	(struct fo_plan_fixed)                                                                                    \
+	{                                                                                                         \
+		.zero = -1, .schedule = -1, .again = -1, .keeps_weights = -1, .stages_near = -1, .tp_overlap = -1 \
+	}
 struct fo_plan_asked {
 	struct fo_predict_base base;
 	const struct fo_plan_framework *framework;
 	double devices, global_batch; /* sequences of a step */
 	struct fo_plan_fixed fixed;
-	double memory_bytes; /* that a division may take; 0: the machine's */
-	bool half;           /* FO_PREDICT_BF16 is fp16 here */
+	double memory_bytes;          /* that a division may take; 0: the machine's */
+	bool half;                    /* FO_PREDICT_BF16 is fp16 here */
+	const struct fo_model *model; /* what Flatout's executor is asked about; NULL: it is not asked */
 };
 
 /* Two divisions nearer than this are a tie. Who picks by predictions of this kind ends 4.9 % above the measured best in
@@ -67,10 +81,11 @@ struct fo_plan_point {
 };
 enum { FO_PLAN_SHOWN = 12 };
 struct fo_plan {
-	/* The best of each division into tp, cp, pp and ep, the fastest first. */
+	/* The best of each division into tp, cp, pp and ep, the fastest first; among them, where it is none of these, the
+	 * one to take. */
 	struct fo_plan_point point[FO_PLAN_SHOWN];
 	int points;
-	int named; /* the simplest of those that tie with point[0]: what to take */
+	int named; /* the simplest of all divisions that tie with point[0]: what to take */
 	int64_t legal, timed,
 		too_large;             /* divisions: that the framework can run, evaluated for time, that do not fit */
 	double seconds;                /* that the search took */
@@ -87,6 +102,8 @@ int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 bool fo_plan_accounts(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
 /* Is a division legal for this framework and this model? NULL, or why not in one static sentence. */
 const char *fo_plan_illegal(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
+/* Bytes that a division must have room for: the upper end of the 80 % interval. */
+double fo_plan_upper_bytes(const struct fo_predict_step *s);
 /* Calls fn with every legal division until it returns false; the order is fixed. For tests and benches. */
 void fo_plan_each(const struct fo_plan_asked *asked,
 		  bool (*fn)(void *ctx, const struct fo_predict_layout *l, int again), void *ctx);

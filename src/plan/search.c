@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "program/mesh_cost.h"
+#include "program/program.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +19,11 @@ enum {
 		       BIT(FO_PLAN_AGAIN_MOST) | BIT(FO_PLAN_AGAIN_FULL),
 };
 
+enum {
+	PLAIN = BIT(FO_PREDICT_1F1B) | BIT(FO_PREDICT_GPIPE),
+	LOOPED = PLAIN | BIT(FO_PREDICT_INTERLEAVED),
+	EVERY_SCHEDULE = LOOPED | BIT(FO_PREDICT_ZERO_BUBBLE) | BIT(FO_PREDICT_ZB_H2),
+};
 enum { CHUNKS = 64 };
 const struct fo_plan_framework fo_plan_framework[] = {
 	{ .id = "any",
@@ -27,7 +34,10 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .cp = true,
 	  .pp = true,
 	  .ep = true,
-	  .zero_bubble = true,
+	  .schedules = EVERY_SCHEDULE,
+	  .keeps_weights = true,
+	  .stages_near = true,
+	  .tp_overlap = true,
 	  .chunks = CHUNKS,
 	  .again = ALL_AGAIN,
 	  .origin = "whatever src/predict knows" },
@@ -40,6 +50,9 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .cp = true,
 	  .pp = true,
 	  .ep = true,
+	  .schedules = LOOPED,
+	  .keeps_weights = true,
+	  .tp_overlap = true,
 	  .chunks = 2,
 	  .sp_always = true,
 	  .again = BIT(FO_PLAN_AGAIN_NONE) | BIT(FO_PLAN_AGAIN_OP) | BIT(FO_PLAN_AGAIN_FULL),
@@ -51,6 +64,9 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .cp = true,
 	  .pp = true,
 	  .ep = true,
+	  .schedules = LOOPED,
+	  .stages_near = true,
+	  .tp_overlap = true,
 	  .chunks = CHUNKS,
 	  .pp_zero_most_1 = true,
 	  .pp_even = true,
@@ -69,10 +85,14 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .shards_part = true,
 	  .tp = true,
 	  .cp = true,
+	  .no_pp = "Flatout's pipelines run on processors alone so far",
+	  .keeps_weights = true,
+	  .tp_overlap = true,
 	  .chunks = 1,
-	  .no_pp = "plan does not search Flatout's pipelines yet",
 	  .again = LAYERS_AGAIN,
-	  .origin = "src/program/run.c: mesh.*, pass.zero, pass.recompute-layers" },
+	  .executes = true,
+	  .origin = "src/program/run.c: mesh.*, pass.zero, pass.zero-reshard, pass.tp-async, "
+		    "pass.recompute-layers" },
 };
 const int fo_plan_frameworks = sizeof fo_plan_framework / sizeof *fo_plan_framework;
 
@@ -82,6 +102,16 @@ const struct fo_plan_framework *fo_plan_framework_of(const char *id)
 		if (!strcmp(fo_plan_framework[i].id, id))
 			return &fo_plan_framework[i];
 	return NULL;
+}
+
+const struct fo_plan_framework *fo_plan_framework_of_form(const char *form)
+{
+	const struct fo_plan_framework *f = fo_plan_framework_of(form);
+	if (!f && (!strncmp(form, "megatron", 8) || !strncmp(form, "nemo", 4)))
+		f = fo_plan_framework_of("megatron");
+	if (!f && !strncmp(form, "torchtitan", 10))
+		f = fo_plan_framework_of("torchtitan");
+	return f ? f : fo_plan_framework_of("any");
 }
 
 const char *const fo_plan_again_name[FO_PLAN_AGAINS] = {
@@ -94,7 +124,12 @@ static const struct {
 
 /* ---- what is legal ---- */
 
-static bool divides(double whole, double part) { return part >= 1 && fmod(whole, part) == 0; }
+/* Whole numbers below 2^50: a quotient that is none is further from one than it is rounded. */
+static bool divides(double whole, double part)
+{
+	double times = whole / part;
+	return part >= 1 && times == (double)(int64_t)times;
+}
 
 /* An axis that the framework lacks, or NULL. */
 static const char *axis_missing(const struct fo_plan_framework *f, const struct fo_predict_layout *l)
@@ -122,11 +157,53 @@ static const char *zero_missing(const struct fo_plan_framework *f, const struct 
 	return l->pp > 1 && zero > 1 && f->pp_zero_most_1 ? piped[zero] : NULL;
 }
 
+/* Where stages are, what is hidden and how long gathered weights stay. */
+static const char *placed_wrong(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	const struct fo_plan_framework *f = a->framework;
+	double node = fmin(a->base.job.machine.per_node, l->devices);
+	if (l->stages_near && !f->stages_near)
+		return "its pipeline stages are never inside of data parallelism";
+	if (l->stages_near && (l->pp <= 1 || l->devices <= node || !divides(node, l->tp * l->cp * l->pp)))
+		return "stages that are neighbours have a node together";
+	if (l->tp_overlap < 0 || (l->tp_overlap > 0 && (!f->tp_overlap || !l->sp)))
+		return "it hides tensor parallelism's communication beside sequence parallelism alone, or not at all";
+	if (l->keeps_weights && (!f->keeps_weights || l->zero < 3))
+		return "gathered weights are kept until backward where ZeRO 3 gathers them and can be told to";
+	return NULL;
+}
+
 bool fo_plan_accounts(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
 	double layers = a->base.job.model.layers;
 	return a->framework->pp_even && l->pp > 1 && l->chunks <= 1 && !divides(layers, l->pp) &&
 	       divides(layers + 2, l->pp) && layers + 2 >= 2 * l->pp; /* the last stage has a layer of its own */
+}
+
+/* Flatout's own check of a mesh. */
+static const char *executor_refuses(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	double dp = l->devices / (l->tp * l->cp), shared = l->shard > 0 ? l->shard / l->cp : dp;
+	struct fo_lowering run = { .seq = (int64_t)a->base.job.seq,
+				   .rows = (int64_t)l->micro_batch,
+				   .micro_batches = (int64_t)l->micro_batches,
+				   .mode = FO_MODE_TRAIN };
+	if (l->zero <= 0)
+		shared = 1;
+	run.mesh = (struct fo_mesh){ .replicate = (int32_t)(dp / shared),
+				     .shard = (int32_t)shared,
+				     .cp = (int32_t)l->cp,
+				     .tp = (int32_t)l->tp,
+				     .pp = 1 };
+	run.pass.merge_qkv = run.pass.merge_gate_up = 1;
+	run.pass.cp = l->cp > 1 ? FO_CP_RING : 0;
+	if (l->tp > 1)
+		run.pass.tp = l->sp ? FO_TP_SEQUENCE : FO_TP_REPLICATED;
+	run.pass.zero = (int)l->zero;
+	if (fo_mesh_legal(a->model, &run) == FO_OK)
+		return NULL;
+	fo_err_clear();
+	return "its executor refuses such a mesh";
 }
 
 const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
@@ -156,8 +233,11 @@ const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predi
 		return "interleaving needs micro-batches that are a multiple of the stages";
 	if ((l->schedule == FO_PREDICT_INTERLEAVED) != (l->chunks > 1))
 		return "chunks are what an interleaved schedule has";
-	if (l->schedule == FO_PREDICT_ZERO_BUBBLE && (l->pp <= 1 || !f->zero_bubble))
-		return "it has no zero-bubble schedule";
+	if (l->pp > 1 ? !(f->schedules & BIT(l->schedule)) : l->schedule != FO_PREDICT_1F1B)
+		return l->pp > 1 ? "it has no such schedule of a pipeline" : "there is no pipeline to schedule";
+	missing = placed_wrong(a, l);
+	if (missing)
+		return missing;
 	if (!divides(a->global_batch, rest * l->micro_batch) ||
 	    l->micro_batches != a->global_batch / (rest * l->micro_batch))
 		return "micro-batches do not divide the batch";
@@ -166,6 +246,8 @@ const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predi
 		return missing;
 	if (l->zero > 0 && ranks <= 1)
 		return "one rank has nobody to share states with";
+	if (l->shard > 0 && !divides(l->shard, l->cp))
+		return "states are shared by whole groups of context parallelism";
 	if (l->shard > 0 &&
 	    (l->zero <= 0 || !f->shards_part || !divides(ranks, l->shard) || l->shard <= 1 || l->shard >= ranks))
 		return "states are shared by a part of the ranks that divides them";
@@ -175,15 +257,16 @@ const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predi
 		return "sequence parallelism is beside tensor parallelism";
 	if (f->sp_always && l->tp > 1 && !l->sp)
 		return "it has no tensor parallelism without sequence parallelism";
-	return NULL;
+	return f->executes && a->model ? executor_refuses(a, l) : NULL;
 }
 
 int fo_plan_parts(const struct fo_predict_layout *l, double ranks)
 {
 	int again = l->recompute > 0 && l->recompute < 1;
+	bool bubble = l->schedule == FO_PREDICT_ZERO_BUBBLE || l->schedule == FO_PREDICT_ZB_H2;
 	return 4 * (l->pp > 1) + 3 * (l->cp > 1) + 3 * (l->tp > 1) + 2 * (l->ep > 1) + 2 * (l->chunks > 1) +
-	       2 * (l->schedule == FO_PREDICT_ZERO_BUBBLE) + (l->shard > 0 && l->shard < ranks) + again +
-	       (l->tp > 1 && !l->sp);
+	       2 * bubble + (l->schedule == FO_PREDICT_ZB_H2) + (l->shard > 0 && l->shard < ranks) + again +
+	       (l->tp > 1 && !l->sp) + (l->tp_overlap > 0) + l->stages_near + l->keeps_weights;
 }
 
 /* ---- every division ---- */
@@ -245,6 +328,20 @@ static void walk_again(struct walk *w)
 			put(w, i);
 }
 
+static bool chosen(int fixed, int value) { return fixed < 0 || fixed == value; }
+
+/* How long gathered weights stay. */
+static void walk_kept(struct walk *w)
+{
+	const struct fo_plan_asked *a = w->a;
+	for (int keeps = 0; keeps <= (w->l.zero >= 3) && w->on; keeps++) {
+		w->l.keeps_weights = keeps;
+		if (chosen(a->fixed.keeps_weights, keeps) && !fo_plan_illegal(a, &w->l))
+			walk_again(w);
+	}
+	w->l.keeps_weights = false;
+}
+
 static void walk_states(struct walk *w, const double *shard, int shards)
 {
 	const struct fo_plan_asked *a = w->a;
@@ -257,25 +354,39 @@ static void walk_states(struct walk *w, const double *shard, int shards)
 			bool all = i < 0 && (!zero || may(a->fixed.shard, shard[shards - 1]));
 			if (!all && (i < 0 || !may(a->fixed.shard, shard[i])))
 				continue;
-			if (!fo_plan_illegal(a, &w->l))
-				walk_again(w);
+			walk_kept(w);
 		}
 	}
+}
+
+/* What hides and where stages are. */
+static void walk_places(struct walk *w, const double *shard, int shards)
+{
+	const struct fo_plan_asked *a = w->a;
+	for (int hides = 0; hides <= (w->l.tp > 1 && w->l.sp) && w->on; hides++)
+		for (int near = 0; near <= (w->l.pp > 1) && w->on; near++) {
+			if (!chosen(a->fixed.tp_overlap, hides) || !chosen(a->fixed.stages_near, near))
+				continue;
+			w->l.tp_overlap = hides;
+			w->l.stages_near = near;
+			if (!placed_wrong(a, &w->l))
+				walk_states(w, shard, shards);
+		}
 }
 
 static void walk_schedules(struct walk *w, const double *shard, int shards, const double *chunk, int chunks)
 {
 	const struct fo_plan_asked *a = w->a;
 	for (int i = 0; i < chunks && w->on; i++)
-		for (int s = FO_PREDICT_1F1B; s <= FO_PREDICT_ZERO_BUBBLE && w->on; s++) {
-			if (!may(a->fixed.chunks, chunk[i]) || (a->fixed.schedule >= 0 && a->fixed.schedule != s) ||
+		for (int s = 0; s < FO_PREDICT_SCHEDULES && w->on; s++) {
+			if (s == FO_PREDICT_GPIPE || !may(a->fixed.chunks, chunk[i]) || !chosen(a->fixed.schedule, s) ||
 			    (s == FO_PREDICT_INTERLEAVED) != (chunk[i] > 1) || (w->l.pp <= 1 && s != FO_PREDICT_1F1B))
 				continue;
 			w->l.chunks = chunk[i];
 			w->l.schedule = (enum fo_predict_schedule)s;
 			for (int sp = w->l.tp > 1; sp >= 0 && w->on; sp--) {
 				w->l.sp = sp;
-				walk_states(w, shard, shards);
+				walk_places(w, shard, shards);
 			}
 		}
 }
@@ -344,11 +455,16 @@ void fo_plan_each(const struct fo_plan_asked *a, bool (*fn)(void *, const struct
 
 /* ---- the best ---- */
 
-/* Standard deviations that 80 % of a normal distribution lie within, one side: the memory's interval. */
-#define Z80 1.2816
-
+/* The fastest of those with so many parts; seconds 0: none. */
+enum { PARTS_MOST = 40 };
+struct simple {
+	double seconds;
+	struct fo_predict_layout layout;
+	int again;
+};
 struct found {
 	struct fo_plan_point best, smallest;
+	struct simple simple[PARTS_MOST];
 	bool any;
 	int64_t legal, timed, too_large;
 };
@@ -361,9 +477,11 @@ struct here {
 	const struct fo_plan_asked *a;
 	struct found *f;
 	double memory;
+	struct fo_predict_shared shared;
 };
 
-static double upper(const struct fo_predict_step *s) { return s->bytes * exp(Z80 * s->memory_sd); }
+#define Z80 1.2816 /* 80 % of a normal distribution are within: the memory's interval */
+double fo_plan_upper_bytes(const struct fo_predict_step *s) { return s->bytes * exp(Z80 * s->memory_sd); }
 
 static bool better(const struct fo_plan_point *p, const struct fo_plan_point *than)
 {
@@ -379,32 +497,30 @@ static bool look(void *ctx, const struct fo_predict_layout *l, int again)
 	struct found *f = h->f;
 	struct fo_plan_point p = { .layout = *l, .again = (enum fo_plan_again)again };
 	f->legal++;
-	fo_predict_memory_of(&h->a->base, l, &p.step);
-	if (p.step.wrong)
-		return true;
-	if (upper(&p.step) > h->memory) {
-		if (!f->too_large++ || p.step.bytes < f->smallest.step.bytes)
+	if (!fo_predict_point_within(&h->a->base, l, &h->shared, h->memory, &p.step)) {
+		if (!p.step.wrong && (!f->too_large++ || p.step.bytes < f->smallest.step.bytes))
 			f->smallest = p;
 		return true;
 	}
-	fo_predict_point(&h->a->base, l, &p.step);
 	f->timed++;
-	if (p.step.wrong)
-		return true;
 	double rest = l->devices / (l->tp * l->cp * l->pp);
 	p.parts = fo_plan_parts(l, rest * l->cp);
 	p.tokens_s = p.step.tokens_s * l->devices;
 	if (!f->any || better(&p, &f->best))
 		f->best = p;
 	f->any = true;
+	struct simple *s = &f->simple[p.parts < PARTS_MOST ? p.parts : PARTS_MOST - 1];
+	if (!(s->seconds > 0) || p.step.seconds < s->seconds)
+		*s = (struct simple){ p.step.seconds, *l, again };
 	return true;
 }
 
 static void search_axes(void *ctx, size_t i)
 {
 	struct search *s = ctx;
-	struct here h = { s->a, &s->found[i],
-			  s->a->memory_bytes > 0 ? s->a->memory_bytes : s->a->base.job.machine.memory_bytes };
+	struct here h = { .a = s->a,
+			  .f = &s->found[i],
+			  .memory = s->a->memory_bytes > 0 ? s->a->memory_bytes : s->a->base.job.machine.memory_bytes };
 	struct walk w = { .a = s->a, .fn = look, .ctx = &h, .on = true };
 	walk_axes(&w, &s->axes[i]);
 }
@@ -419,6 +535,42 @@ static void keep(struct fo_plan *o, const struct fo_plan_point *p)
 	int move = (o->points < FO_PLAN_SHOWN ? o->points++ : FO_PLAN_SHOWN - 1) - at;
 	memmove(&o->point[at + 1], &o->point[at], (size_t)move * sizeof *p);
 	o->point[at] = *p;
+}
+
+static bool same_layout(const struct fo_predict_layout *a, const struct fo_predict_layout *b)
+{
+	return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp && a->ep == b->ep && a->chunks == b->chunks &&
+	       a->schedule == b->schedule && a->zero == b->zero && a->shard == b->shard && a->sp == b->sp &&
+	       a->micro_batch == b->micro_batch && a->recompute == b->recompute && a->kept == b->kept &&
+	       a->tp_overlap == b->tp_overlap && a->keeps_weights == b->keeps_weights &&
+	       a->stages_near == b->stages_near;
+}
+
+/* The simplest of all divisions that tie with the fastest; it may be none of the best of its axes. */
+static void name_simplest(struct fo_plan *o, const struct fo_plan_asked *a, const struct found *found, size_t n)
+{
+	const struct simple *take = NULL;
+	double most = (1 + FO_PLAN_TIE) * o->point[0].step.seconds;
+	for (int parts = 0; parts < PARTS_MOST && !take; parts++)
+		for (size_t i = 0; i < n; i++) {
+			const struct simple *s = &found[i].simple[parts];
+			if (s->seconds > 0 && s->seconds <= most && (!take || s->seconds < take->seconds))
+				take = s;
+		}
+	if (!take)
+		return;
+	struct fo_plan_point p = { .layout = take->layout, .again = (enum fo_plan_again)take->again };
+	for (o->named = 0; o->named < o->points; o->named++)
+		if (same_layout(&o->point[o->named].layout, &p.layout))
+			return;
+	fo_predict_point(&a->base, &p.layout, &p.step);
+	p.parts = fo_plan_parts(&p.layout, p.step.dp * p.layout.cp);
+	p.tokens_s = p.step.tokens_s * p.layout.devices;
+	if (o->points == FO_PLAN_SHOWN)
+		o->points--; /* it is slower than the one to take, or no slower than a tie */
+	keep(o, &p);
+	for (o->named = 0; !same_layout(&o->point[o->named].layout, &p.layout);)
+		o->named++;
 }
 
 static fo_status refuse(const struct fo_plan_asked *a)
@@ -456,8 +608,8 @@ static fo_status refuse(const struct fo_plan_asked *a)
 	if (f->again >= 0 && !(a->framework->again & BIT(f->again)))
 		return fo_fail(FO_EARG, "%s has no recomputation of the kind '%s' that plan knows", a->framework->title,
 			       fo_plan_again_name[f->again]);
-	if (f->schedule == FO_PREDICT_ZERO_BUBBLE && !a->framework->zero_bubble)
-		return fo_fail(FO_EARG, "plan knows no zero-bubble schedule of %s", a->framework->title);
+	if (f->schedule >= 0 && f->pp != 1 && !(a->framework->schedules & BIT(f->schedule)))
+		return fo_fail(FO_EARG, "plan knows no schedule of %s of the kind that is fixed", a->framework->title);
 	return fo_hint(fo_fail(FO_EARG, "no division of %.15g devices for a batch of %.15g sequences is legal for %s",
 			       a->devices, a->global_batch, a->framework->title),
 		       "a batch of %.15g sequences has one for each device", a->devices);
@@ -482,13 +634,11 @@ fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
 		if (f->any)
 			keep(o, &f->best);
 	}
+	if (o->points)
+		name_simplest(o, a, s.found, n);
 	free(s.found);
 	free(s.axes);
 	o->seconds = 1e-9 * (double)(fo_now_ns() - begin);
-	for (int i = 1; i < o->points; i++)
-		if (o->point[i].step.seconds <= (1 + FO_PLAN_TIE) * o->point[0].step.seconds &&
-		    o->point[i].parts < o->point[o->named].parts)
-			o->named = i;
 	if (!o->legal)
 		return refuse(a);
 	return o->points ? FO_OK : fo_fail(FO_ENOMEM, "no division fits");

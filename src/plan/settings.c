@@ -44,8 +44,12 @@ static void flatout(const struct said *s)
 	fo_str_printf(s->out, "pass:\n");
 	if (l->zero > 0)
 		fo_str_printf(s->out, "  zero: %.0f\n", l->zero);
+	if (l->keeps_weights)
+		fo_str_puts(s->out, "  zero-reshard: backward\n");
 	if (l->tp > 1)
 		fo_str_printf(s->out, "  tp-sequence: %s\n", l->sp ? "yes" : "no");
+	if (l->tp > 1 && l->sp && l->tp_overlap <= 0)
+		fo_str_puts(s->out, "  tp-async: 0\n");
 	fo_str_printf(s->out, "  recompute: %s\n", s->again == FO_PLAN_AGAIN_NONE ? "none" : "full");
 	if (layers_again(s) > 0)
 		fo_str_printf(s->out, "  recompute-layers: %.0f\n", layers_again(s));
@@ -91,6 +95,11 @@ static void torchtitan(const struct said *s)
 	}
 	if (l->ep > 1)
 		fo_str_printf(s->out, "expert_parallel_degree = %.0f\n", l->ep);
+	/* Said in any case: what it does unless told depends on the pipeline. */
+	if (l->zero >= 3)
+		fo_str_printf(s->out, "fsdp_reshard_after_forward = \"%s\"\n", l->keeps_weights ? "never" : "always");
+	if (l->tp_overlap > 0)
+		fo_str_puts(s->out, "enable_async_tensor_parallel = true\n");
 	fo_str_printf(s->out, "\n[activation_checkpoint]\nmode = \"%s\"\n", again[s->again]);
 	if (s->again == FO_PLAN_AGAIN_OP)
 		fo_str_puts(s->out, "selective_ac_option = \"op\"\n");
@@ -106,7 +115,9 @@ static void megatron(const struct said *s)
 		"--tensor-model-parallel-size %.0f --pipeline-model-parallel-size %.0f --context-parallel-size %.0f\n",
 		s->a->base.job.seq, l->micro_batch, l->global_batch, l->tp, l->pp, l->cp);
 	if (l->sp)
-		fo_str_puts(s->out, "--sequence-parallel\n");
+		fo_str_printf(s->out, "--sequence-parallel%s\n", l->tp_overlap > 0 ? " --tp-comm-overlap" : "");
+	if (l->stages_near)
+		fo_str_puts(s->out, "--use-tp-pp-dp-mapping\n");
 	if (l->chunks > 1)
 		fo_str_printf(s->out, "--num-virtual-stages-per-pipeline-rank %.0f\n", l->chunks);
 	if (l->ep > 1)

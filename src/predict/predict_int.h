@@ -29,12 +29,15 @@ struct fo_predict_work {
 	int ceil, ceil_head, attention, part, habits;
 	double rate, rate_head; /* FLOP/s at a ceiling of 1 */
 	double peak_bf16, memory_byte_s, node, net, net_share, sustained;
+	bool young, hopper; /* young: a device whose software still gets better */
+	bool ring;          /* of PyTorch, more than two ranks */
 	bool pcie, stored, plain_exchange, trains, moe, dense_too, graphs, fsdp, eager_data;
 	struct fo_predict_product product[FO_PREDICT_SITES][3];
 	double repeats[FO_PREDICT_SITES];          /* of a site in one layer: local experts, share of layers */
 	struct fo_predict_product dense_ffn[2][3]; /* of layers without experts, and shared experts */
 	double dense_share, shared_share;
 	double attention_flop, scores, dim64, seq;
+	double state_moved; /* of layers that keep a state */
 	double moved, casts[2], cast_weights, permuted, all_to_all, all_to_all_net, local_experts; /* bytes; count */
 	bool fp8, block;
 	double logit_bytes, logits;
@@ -44,13 +47,20 @@ struct fo_predict_work {
 	bool tp_hidden;
 	int dp_overlap;
 	double shard, shard_node, nodes, replicate; /* ranks that share states, of these in a node, nodes; replicas */
+	double data_node;                           /* ranks of a data-parallel group in a node */
+	bool keeps_weights;
 	double layer_bytes, gradient_bytes, local_params, optimizer_bytes;
 	double layers, pp, chunks, micro_batches, dp, micro_batch, devices;
+	struct fo_predict_uneven uneven;
 	enum fo_predict_schedule schedule;
 	double zero, again, kept;
 	bool again_core, again_ffn;
 	double year;
 	double habit;
+	/* Seconds of one layer's products by pass, of its up projection forward, of the head: counted before, for the
+	 * constants that the base has. */
+	bool known;
+	double known_pass[3], known_up, known_head[3];
 };
 
 /* Bytes of a reduced gradient. */
@@ -63,6 +73,11 @@ double fo_predict_gradient_bytes(const struct fo_predict_job *j);
 void fo_predict_constants(bool fitted, double x[FO_PREDICT_CONSTANTS]);
 /* Counts. */
 void fo_predict_work_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w);
+/* The same for another division of the same tp, cp, ep, sp, micro-batch and devices: what these decide stays. */
+void fo_predict_work_again(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			   struct fo_predict_work *w);
+/* Fills known_*: fo_predict_time then takes them, and x may be no other. */
+void fo_predict_know(struct fo_predict_work *w, const double *x);
 /* Seconds, of constants x. out: dp, micro_batches, seconds, part. */
 void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo_predict_step *out);
 /* The part of it that memory needs. */

@@ -220,6 +220,11 @@ static fo_status walk(struct fo_sim_ranks *x, const struct fo_rates *r, int core
 		job.crowd = (struct fo_fleet_crowd){ x->ranks, x->ranks, { crowd.slow[0], crowd.slow[1] } };
 	fo_sim_fleet(f, &job);
 	fo_status st = fo_fleet_simulate(run, f);
+	if (st == FO_OK && end == MID && x->spread) {
+		st = fo_spread_of(&x->drawn, f, x->spread);
+		if (st != FO_OK)
+			fo_fleet_run_fini(run);
+	}
 	if (st == FO_OK) {
 		take_classes(x, run, end, &of_class);
 		take_end(x, end, of_class, run->classes);
@@ -295,6 +300,7 @@ void fo_sim_ranks_fini(struct fo_sim_ranks *x)
 		fo_fleet_run_fini(x->run);
 		fo_fleet_fini(x->fleet);
 	}
+	fo_spread_fini(&x->drawn);
 	free(x->run);
 	free(x->fleet);
 	free(x->rank);

@@ -13,6 +13,7 @@
 #include "cost/links.h"
 #include "sim/fleet.h"
 #include "sim/sim.h"
+#include "sim/spread.h"
 
 struct fo_sim_role {
 	struct fo_program p; /* of its first rank */
@@ -35,6 +36,9 @@ struct fo_sim_ranks {
 	struct fo_fleet_run *run;
 	struct fo_fleet_path path;
 	struct fo_crowd crowd;
+	/* Set between fo_sim_ranks_init and fo_sim_ranks_step, steps that differ are drawn, too. */
+	const struct fo_spread_in *spread;
+	struct fo_spread_steps drawn;
 	/* Of the rank that takes longest, and of the rank that shows most communication. hidden: under way while the
 	 * rank computes. */
 	struct fo_interval step_s, exposed_s, late_s, hidden_s;

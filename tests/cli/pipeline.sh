@@ -53,6 +53,6 @@ same_tensors alone metered
 refused 1 "on rank [01] of 2, .* the first value that is not finite" train $deep --run.dir=nan --mesh.pp=2 --optim.lr=10 \
 	--optim.warmup=0 --optim.eps=0 --train.steps=400
 run 0 report 1f1b
-run 0 verify --ranks=4
+run 0 verify --short --ranks=2
 says "pp=2"
 finish

@@ -616,7 +616,7 @@ static int cases_wanted(void)
 	const char *more = getenv("FLATOUT_RANK_CASES"); /* a nightly run asks for many, a sanitizer's for few */
 	if (more)
 		return atoi(more);
-	return getenv("FLATOUT_SANITIZED") ? 100 : 1000;
+	return getenv("FLATOUT_SANITIZED") ? 60 : 400;
 }
 
 static void test_equal_to_one_rank(void **state)

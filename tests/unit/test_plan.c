@@ -38,7 +38,7 @@ static void ask(struct fo_plan_asked *a, const char *framework, const char *mode
 	*a = (struct fo_plan_asked){ .framework = fo_plan_framework_of(framework),
 				     .devices = devices,
 				     .global_batch = batch,
-				     .fixed = { .zero = -1, .schedule = -1, .again = -1 } };
+				     .fixed = FO_PLAN_FREE };
 	assert_non_null(a->framework);
 	assert_null(fo_predict_prepare(&job, &a->base));
 }
@@ -70,7 +70,29 @@ static double share_of(const struct fo_plan_asked *a, const struct fo_predict_la
 	return n > 0 && n < of ? n / of : NAN;
 }
 
-/* Every value of every field from 1 on, with the definition of what is legal alone. */
+/* Every value of the fields that are switches, and what is recomputed. */
+static void every_switch(struct counted *c, struct fo_predict_layout *l)
+{
+	const struct fo_plan_asked *a = c->a;
+	for (int bits = 0; bits < 16; bits++) {
+		l->sp = bits & 1, l->tp_overlap = bits >> 1 & 1, l->stages_near = bits >> 2 & 1;
+		l->keeps_weights = bits >> 3 & 1;
+		if (fo_plan_illegal(a, l))
+			continue;
+		for (int i = 0; i < FO_PLAN_AGAINS; i++) {
+			if (!(a->framework->again & 1u << i))
+				continue;
+			l->recompute = share_of(a, l, i);
+			if (isnan(l->recompute))
+				continue;
+			l->kept = kept[i];
+			c->n++;
+			c->best = fmin(c->best, seconds_of(a, l));
+		}
+	}
+}
+
+/* Every value of every field from 1 on, with the definition of what is legal alone; GPipe is another test's. */
 static void every_value(struct counted *c)
 {
 	const struct fo_plan_asked *a = c->a;
@@ -84,34 +106,32 @@ static void every_value(struct counted *c)
 					continue;
 				for (l.micro_batch = 1; l.micro_batch <= a->global_batch; l.micro_batch++)
 					for (l.chunks = 1; l.chunks <= a->base.job.model.layers; l.chunks++)
-						for (int s = FO_PREDICT_1F1B; s <= FO_PREDICT_ZERO_BUBBLE; s++)
+						for (int s = 0; s < FO_PREDICT_SCHEDULES; s++)
 							for (l.zero = 0; l.zero <= 3; l.zero++)
-								for (l.shard = 0; l.shard < dp * l.cp; l.shard++)
-									for (int sp = 0; sp < 2; sp++) {
-										l.schedule = (enum fo_predict_schedule)
-											s;
-										l.sp = sp;
-										l.micro_batches = a->global_batch /
-												  (dp * l.micro_batch);
-										if (fo_plan_illegal(a, &l))
-											continue;
-										for (int i = 0; i < FO_PLAN_AGAINS;
-										     i++) {
-											if (!(a->framework->again &
-											      1u << i))
-												continue;
-											l.recompute = share_of(a, &l,
-													       i);
-											if (isnan(l.recompute))
-												continue;
-											l.kept = kept[i];
-											c->n++;
-											c->best = fmin(
-												c->best,
-												seconds_of(a, &l));
-										}
-									}
+								for (l.shard = 0; l.shard < dp * l.cp; l.shard++) {
+									l.schedule = (enum fo_predict_schedule)s;
+									l.micro_batches = a->global_batch /
+											  (dp * l.micro_batch);
+									if (s != FO_PREDICT_GPIPE)
+										every_switch(c, &l);
+								}
 			}
+}
+
+/* Is there a simpler division that ties with the fastest? */
+struct named {
+	const struct fo_plan_asked *a;
+	const struct fo_plan *plan;
+	int simpler;
+};
+static bool is_simpler(void *ctx, const struct fo_predict_layout *l, int again)
+{
+	struct named *n = ctx;
+	double dp = l->devices / (l->tp * l->cp * l->pp);
+	(void)again;
+	n->simpler += seconds_of(n->a, l) <= (1 + FO_PLAN_TIE) * n->plan->point[0].step.seconds &&
+		      fo_plan_parts(l, dp * l->cp) < n->plan->point[n->plan->named].parts;
+	return true;
 }
 
 static void test_nothing_is_missed(void **state)
@@ -131,7 +151,60 @@ static void test_nothing_is_missed(void **state)
 			/* Of two within a thousandth the simpler is kept. */
 			assert_true(plan.point[0].step.seconds <= c.best * 1.001);
 			assert_true(plan.point[0].step.seconds >= c.best);
+			/* What to take is the simplest of all that tie. */
+			struct named n = { &a, &plan, 0 };
+			fo_plan_each(&a, is_simpler, &n);
+			assert_int_equal(n.simpler, 0);
+			assert_true(plan.point[plan.named].step.seconds <=
+				    (1 + FO_PLAN_TIE) * plan.point[0].step.seconds);
 		}
+}
+
+/* ---- what is not looked at, and what is counted once ---- */
+
+struct compared {
+	const struct fo_plan_asked *a;
+	struct fo_predict_shared shared;
+	int64_t n, fits, gpipe;
+	uint64_t every; /* of so many divisions one is looked at */
+};
+static bool compare(void *ctx, const struct fo_predict_layout *l, int again)
+{
+	struct compared *c = ctx;
+	struct fo_predict_step s, shared = { 0 };
+	(void)again;
+	if (fo_rng_u64(73, (uint64_t)c->n++) % c->every)
+		return true;
+	/* What divisions share is counted once, and the numbers are the very same. */
+	fo_predict_point(&c->a->base, l, &s);
+	double upper = s.bytes * exp(1.2816 * s.memory_sd);
+	assert_false(fo_predict_point_within(&c->a->base, l, &c->shared, upper * (1 - 1e-12), &shared));
+	assert_true(shared.bytes == s.bytes && shared.seconds == 0);
+	assert_true(fo_predict_point_within(&c->a->base, l, &c->shared, upper, &shared));
+	assert_memory_equal(&s, &shared, sizeof s);
+	c->fits++;
+	/* GPipe takes as long as 1F1B or longer, and as much memory or more: the search leaves it out. */
+	if (l->pp > 1 && l->schedule == FO_PREDICT_1F1B) {
+		struct fo_predict_layout other = *l;
+		other.schedule = FO_PREDICT_GPIPE;
+		fo_predict_point(&c->a->base, &other, &shared);
+		assert_true(shared.seconds >= s.seconds * (1 - 1e-12) && shared.bytes >= s.bytes);
+		c->gpipe++;
+	}
+	return true;
+}
+
+static void test_shared_and_left_out(void **state)
+{
+	(void)state;
+	static const char *const model[] = { "llama-3.1-8b", "llama-3.1-405b", "mixtral-8x7b" };
+	for (int i = 0; i < 3; i++) {
+		struct fo_plan_asked a;
+		ask(&a, "any", model[i], "h100", 64, 8, 128, 8192);
+		struct compared c = { .a = &a, .every = 97 };
+		fo_plan_each(&a, compare, &c);
+		assert_true(c.fits > 1000 && c.gpipe > 50);
+	}
 }
 
 /* ---- more of everything is never worse ---- */
@@ -397,9 +470,13 @@ static void test_settings_read_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing_is_missed),  cmocka_unit_test(test_more_is_never_worse),
-		cmocka_unit_test(test_fixed_is_kept),      cmocka_unit_test(test_best_simulates_to_its_closed_form),
-		cmocka_unit_test(test_uneven_stages),      cmocka_unit_test(test_changes_lead_to_the_goal),
+		cmocka_unit_test(test_nothing_is_missed),
+		cmocka_unit_test(test_shared_and_left_out),
+		cmocka_unit_test(test_more_is_never_worse),
+		cmocka_unit_test(test_fixed_is_kept),
+		cmocka_unit_test(test_best_simulates_to_its_closed_form),
+		cmocka_unit_test(test_uneven_stages),
+		cmocka_unit_test(test_changes_lead_to_the_goal),
 		cmocka_unit_test(test_settings_read_back),
 	};
 	if (fo_catalogue_load(&catalogue, NULL))
