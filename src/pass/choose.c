@@ -310,7 +310,8 @@ static struct fo_lowering lowering_of(const struct search *s, const struct candi
 		return run;
 	if (stages > 1) {
 		run.stages.repeats = stages;
-		run.stages.repeat[stage] = (struct fo_stage_repeat){ c->first, c->rest, (int16_t)c->layers };
+		run.stages.repeat[stage] = (struct fo_stage_repeat){ (uint8_t)sets_of(c->first),
+								     (uint8_t)sets_of(c->rest), (int16_t)c->layers };
 		return run;
 	}
 	run.pass.recompute = sets_of(c->first);

@@ -200,8 +200,10 @@ fo_status fo_pass_divide(const struct fo_model *m, struct fo_lowering *run, int6
 		c.room = 0;
 		st = fo_pp_balance_of(&b, &shape, (int32_t)m->layers, &c);
 	}
-	if (st != FO_OK)
-		return st;
+	if (st != FO_OK) { /* more layers than it looks at: even stages are legal */
+		fo_err_clear();
+		return FO_OK;
+	}
 	look(&shape, even, &c, &even_s, &even_bytes);
 	if ((c.room > 0 && even_bytes > c.room) || b.slowest_s < even_s * (1 - LEAST_GAIN))
 		take(run, split, fo_pp_parts(&shape));

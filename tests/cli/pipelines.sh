@@ -132,6 +132,7 @@ if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	says '^ *Stages: *2, with 2, 2 layers .*: even'
 	# shellcheck disable=SC2086
 	run 0 train $tiny $stages --mesh.pp-layers=3,1 --train.steps=3 --run.dir=uneven
+	says '^Stages: *with 3, 1 layers'
 	# shellcheck disable=SC2086
 	run 0 train $tiny $stages --mesh.pp-layers=1,3 --train.steps=5 --run.dir=uneven
 	says "^Resume: .*after step 3"

@@ -1,4 +1,5 @@
 /* Stages of unlike numbers of layers, and what each of them recomputes. */
+#include "base/count.h"
 #include "support/must.h"
 #include "support/ranks.h"
 
@@ -242,6 +243,23 @@ static void test_repeats(void **state)
 	}
 	assert_true(fabs(p.job_exec / exec - 1) < 1e-12);
 	fo_program_fini(&p);
+	/* With less and less memory every stage still fits, up to what all that can be repeated leaves. */
+	struct fo_lowering full = low;
+	int64_t least = 0, more = 0;
+	full.pass.recompute = FO_RECOMPUTE_FULL;
+	for (int32_t k = 0; k < 4; k++)
+		least = fo_max(least, planned(&m, full, k));
+	for (int i = 0; i <= 4; i++) {
+		const struct fo_choose some = { .budget_bytes = least + (budget - least) * i / 4, .recompute = true };
+		must(fo_pass_choose(&m, &ask, 1, &some, &got));
+		for (int32_t k = 0; k < 4; k++) {
+			const int set = got.run.stages.repeats ? got.run.stages.repeat[k].first : 0;
+			assert_true(planned(&m, got.run, k) <= some.budget_bytes);
+			assert_true(set == FO_RECOMPUTE_FULL || set < FO_RECOMPUTE_REST - 1);
+			more += set != 0;
+		}
+	}
+	assert_true(more > 4);
 	/* What fits no stage is refused with the least that the fullest one takes. */
 	const struct fo_choose small = { .budget_bytes = planned(&m, low, 3) / 4, .recompute = true };
 	assert_int_equal(fo_pass_choose(&m, &ask, 1, &small, &got), FO_ENOMEM);
