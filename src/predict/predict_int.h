@@ -29,8 +29,8 @@ struct fo_predict_work {
 	int ceil, ceil_head, attention, part, habits;
 	double rate, rate_head; /* FLOP/s at a ceiling of 1 */
 	double peak_bf16, memory_byte_s, node, net, net_share, sustained;
-	bool young, hopper; /* young: a device whose software still gets better */
-	bool ring;          /* of PyTorch, more than two ranks */
+	bool young; /* a device whose software still gets better */
+	bool ring;  /* PyTorch's own of keys and values, more than two ranks */
 	bool pcie, stored, plain_exchange, trains, moe, dense_too, graphs, fsdp, eager_data;
 	struct fo_predict_product product[FO_PREDICT_SITES][3];
 	double repeats[FO_PREDICT_SITES];          /* of a site in one layer: local experts, share of layers */
@@ -40,6 +40,7 @@ struct fo_predict_work {
 	double state_moved; /* of layers that keep a state */
 	double moved, casts[2], cast_weights, permuted, all_to_all, all_to_all_net, local_experts; /* bytes; count */
 	bool fp8, block;
+	bool rows; /* scales by row or block on a device whose products know none */
 	double logit_bytes, logits;
 	double tp, tp_bytes, cp, cp_bytes, ep, in_node, send_bytes;
 	bool tp_inside, cp_inside, ep_inside, pp_inside;

@@ -257,7 +257,7 @@ static void now_of(const struct fo_predict_work *w, const double *x, struct now 
 	*n = (struct now){ .w = w, .x = x, .memory = x[FO_X_HBM] * w->memory_byte_s };
 	double scale = w->sustained > 0 ? w->sustained / x[w->ceil_head] : 1;
 	n->age = w->fp8 ? aged(w, x[FO_X_SMALL_YEAR], 2026) : 1;
-	n->linear = w->rate * x[w->ceil] * part * scale / n->age * (w->block && w->hopper ? x[FO_X_ROW_HOPPER] : 1);
+	n->linear = w->rate * x[w->ceil] * part * scale / n->age * (w->rows ? x[FO_X_ROWS_HOPPER] : 1);
 	n->head = w->rate_head * x[w->ceil_head] * part * scale;
 	n->node = w->node * x[w->pcie ? FO_X_PCIE : FO_X_NODE];
 	n->net = w->net * (w->net_share > 0 ? w->net_share : x[FO_X_NET]);
@@ -417,13 +417,13 @@ bool fo_predict_reads(const struct fo_predict_work *w, int c)
 		return w->moe;
 	if (c == FO_X_CAST8 || c == FO_X_CAST_BLOCK)
 		return w->fp8;
-	if (c == FO_X_ROW_HOPPER)
-		return w->block && w->hopper;
-	if (c == FO_X_ATT_RING)
-		return w->ring;
 	if (c == FO_X_SMALL_YEAR)
 		return w->fp8 && w->young && w->year > 0;
 	if (c == FO_X_ATT_STORED)
 		return w->stored;
+	if (c == FO_X_ATT_RING)
+		return w->ring;
+	if (c == FO_X_ROWS_HOPPER)
+		return w->rows;
 	return true;
 }
