@@ -6,8 +6,8 @@
  *
  * A class of which one lane alone computes, on a host without others in its way, runs ahead: nothing but calls can change
  * when its operations begin and end, so they are gone through at once up to the next calls. When a call is met is the
- * latest of its ranks' times whatever the order in which they come; it waits in the heap until then, because transfers
- * that share links are told apart by their order in time. */
+ * latest of its ranks' times whatever the order in which they come. It waits in the heap until then where transfers may
+ * share a link, because these depend on their order in time; where none can, it is over at once, and its ranks go on. */
 #include "sim/fleet_int.h"
 
 #include "base/count.h"
@@ -44,7 +44,7 @@ struct class
 	double work, link; /* factors */
 	struct lane *lane; /* FO_LANE_COUNT of them */
 	int32_t computing; /* lanes that compute now */
-	bool ahead;
+	bool ahead, ready; /* ready: in engine.ready */
 };
 /* A call that some of its group have come to. */
 struct meeting {
@@ -91,7 +91,9 @@ struct engine {
 	struct class *class;
 	struct meeting *meeting[FO_FLEET_GROUPS]; /* per circle and channel */
 	struct load *load[FO_FLEET_LINKS];
-	int32_t *host_computing; /* per kind of host: ranks that compute */
+	bool alone[FO_FLEET_LINKS]; /* of a rank, and used by one lane that uses no other link: never by two at once */
+	int32_t *ready, readies;    /* classes whose lanes may go on */
+	int32_t *host_computing;    /* per kind of host: ranks that compute */
 	struct transfer *transfer;
 	int32_t transfers, *unused, unuseds;
 	size_t transfer_cap, unused_cap;
@@ -382,6 +384,47 @@ static fo_status agree(const struct engine *e, int32_t a, int32_t op_a, int32_t 
 		       x->out->first, first);
 }
 
+/* The operation of a lane has ended. */
+static void take_end(struct engine *e, struct class *c, struct lane *x, double now)
+{
+	c->out->end_s[x->op] = x->free_s = now;
+	x->state = IDLE;
+	if (now >= c->out->step_s)
+		c->out->step_s = now;
+	if (now > e->run->step_s || (now >= e->run->step_s && class_of(e, c) >= e->run->last)) {
+		e->run->step_s = now;
+		e->run->last = class_of(e, c);
+		e->run->last_op = x->op;
+	}
+}
+
+/* The lanes of the transfer's ranks go on, after what they need between operations. */
+static void release(struct engine *e, int32_t id, double now)
+{
+	const int32_t *member;
+	int32_t pair[2], n = members_of(e, &e->transfer[id], &member, pair);
+	for (int32_t k = 0; k < n; k++) {
+		struct class *c = &e->class[member[k]];
+		for (int32_t i = 0; i < c->plan->lanes; i++) {
+			int l = c->plan->lane[i];
+			struct lane *x = &c->lane[l];
+			if (x->state != IN_TRANSFER || x->transfer != id)
+				continue;
+			x->state = DISPATCHES;
+			if (c->ahead)
+				take_end(e, c, x, now + c->role->after_s);
+			else
+				put(&e->heap, member[k] * FO_LANE_COUNT + l, now + c->role->after_s);
+		}
+		if (c->ahead && !c->ready)
+			e->ready[e->readies++] = member[k];
+		c->ready = c->ahead;
+	}
+	/* From here on its number may be another's. */
+	fo_array_room(&e->unused, &e->unused_cap, (size_t)e->unuseds, sizeof *e->unused);
+	e->unused[e->unuseds++] = id;
+}
+
 /* All members are there: they have met at `now`, which may be to come. */
 static void meet(struct engine *e, struct transfer given, double own_s, double link_s, double now, int32_t last,
 		 int32_t last_op)
@@ -415,7 +458,13 @@ static void meet(struct engine *e, struct transfer given, double own_s, double l
 			c->out->met_op[call] = last_op;
 		}
 	}
-	put(&e->heap, begin_id(&e->heap, id), now);
+	double longest = link_s > 0 && !e->alone[t->link] ? INFINITY : 0; /* factor on the time of its links */
+	for (int32_t k = 0; k < n; k++)
+		longest = e->class[member[k]].ahead ? fmax(longest, e->class[member[k]].link) : INFINITY;
+	if (isinf(longest))
+		put(&e->heap, begin_id(&e->heap, id), now);
+	else
+		release(e, id, fmax(t->own_end, now + link_s * longest));
 }
 
 static int by_place(const void *a, const void *b)
@@ -537,20 +586,6 @@ static double work_of(const struct engine *e, const struct class *c, int32_t op)
 	return e->f->jitter > 0 ? s * exp(e->f->jitter * normal(e, c->out->first, op)) : s;
 }
 
-/* The operation of a lane has ended. */
-static void take_end(struct engine *e, struct class *c, struct lane *x, double now)
-{
-	c->out->end_s[x->op] = x->free_s = now;
-	x->state = IDLE;
-	if (now >= c->out->step_s)
-		c->out->step_s = now;
-	if (now > e->run->step_s || (now >= e->run->step_s && class_of(e, c) >= e->run->last)) {
-		e->run->step_s = now;
-		e->run->last = class_of(e, c);
-		e->run->last_op = x->op;
-	}
-}
-
 static void run_op(struct engine *e, struct class *c, int lane, double now)
 {
 	struct lane *x = &c->lane[lane];
@@ -647,8 +682,8 @@ static fo_status end_op(struct engine *e, struct class *c, int lane, double now)
 	return advance(e, c);
 }
 
-/* The transfer is over: the lanes of its ranks go on, after what they need between operations. */
-static fo_status end_transfer(struct engine *e, int32_t id, double now)
+/* The transfer's links have carried it, or its ranks have done their own work. */
+static void end_transfer(struct engine *e, int32_t id, double now)
 {
 	struct transfer *t = &e->transfer[id];
 	if (t->on_links) {
@@ -656,40 +691,29 @@ static fo_status end_transfer(struct engine *e, int32_t id, double now)
 		leave_links(e, id, now);
 		if (t->own_end > now) {
 			put(&e->heap, end_id(&e->heap, id), t->own_end);
-			return FO_OK;
+			return;
 		}
 	}
-	const int32_t *member;
-	int32_t pair[2] = { t->a, t->b }, copy[2], n = members_of(e, t, &member, copy);
-	if (t->circle < 0)
-		member = pair; /* *t may move */
-	for (int32_t k = 0; k < n; k++) {
-		struct class *c = &e->class[member[k]];
-		for (int32_t i = 0; i < c->plan->lanes; i++) {
-			int l = c->plan->lane[i];
-			struct lane *x = &c->lane[l];
-			if (x->state != IN_TRANSFER || x->transfer != id)
-				continue;
-			x->state = DISPATCHES;
-			if (c->ahead)
-				take_end(e, c, x, now + c->role->after_s);
-			else
-				put(&e->heap, member[k] * FO_LANE_COUNT + l, now + c->role->after_s);
-		}
+	release(e, id, now);
+}
+
+/* The newest first: what it needs is still in the caches. */
+static fo_status advance_ready(struct engine *e)
+{
+	while (e->readies) {
+		struct class *c = &e->class[e->ready[--e->readies]];
+		c->ready = false;
+		FO_TRY(advance(e, c));
 	}
-	/* From here on its number may be another's. */
-	fo_array_room(&e->unused, &e->unused_cap, (size_t)e->unuseds, sizeof *e->unused);
-	e->unused[e->unuseds++] = id;
-	for (int32_t k = 0; k < n; k++)
-		if (e->class[member[k]].ahead)
-			FO_TRY(advance(e, &e->class[member[k]]));
 	return FO_OK;
 }
 
 static fo_status run_events(struct engine *e)
 {
-	for (int32_t k = 0; k < e->classes.n; k++)
+	for (int32_t k = 0; k < e->classes.n; k++) {
 		FO_TRY(advance(e, &e->class[k]));
+		FO_TRY(advance_ready(e));
+	}
 	while (e->heap.n) {
 		double now;
 		int32_t id = pop(&e->heap, &now);
@@ -698,7 +722,8 @@ static fo_status run_events(struct engine *e)
 		else if (is_begin(&e->heap, id))
 			begin_met(e, id, now);
 		else
-			FO_TRY(end_transfer(e, (id - e->heap.lane_ids) / 2, now));
+			end_transfer(e, (id - e->heap.lane_ids) / 2, now);
+		FO_TRY(advance_ready(e));
 	}
 	for (int32_t k = 0; k < e->classes.n; k++)
 		for (int32_t i = 0; i < e->class[k].plan->lanes; i++) {
@@ -764,6 +789,26 @@ static void open_class(struct engine *e, int32_t k)
 		out->begin_s[i] = out->end_s[i] = NAN;
 }
 
+static void find_alone(struct engine *e)
+{
+	const struct fo_fleet *f = e->f;
+	uint32_t lanes_of[FO_FLEET_LINKS] = { 0 }, links_of[FO_LANE_COUNT] = { 0 };
+	for (int32_t k = 0; k < f->roles; k++)
+		for (int32_t i = 0; i < f->role[k].ops; i++) {
+			const struct fo_fleet_op *o = &f->role[k].op[i];
+			if (o->does == FO_FLEET_WORKS)
+				continue;
+			lanes_of[o->link] |= 1u << o->lane;
+			links_of[o->lane] |= 1u << o->link;
+		}
+	for (int32_t l = 0; l < f->links; l++) {
+		e->alone[l] = f->link[l].ranks == 1;
+		for (int k = 0; k < FO_LANE_COUNT; k++)
+			if (lanes_of[l] & 1u << k)
+				e->alone[l] &= lanes_of[l] == 1u << k && links_of[k] == 1u << l;
+	}
+}
+
 static fo_status open_all(struct engine *e)
 {
 	const struct fo_fleet *f = e->f;
@@ -782,6 +827,8 @@ static fo_status open_all(struct engine *e)
 	e->run->classes = e->classes.n;
 	e->class = fo_xmalloc(n * sizeof *e->class);
 	e->heap.lane_ids = e->classes.n * FO_LANE_COUNT;
+	e->ready = fo_xmalloc((n + 1) * sizeof *e->ready);
+	find_alone(e);
 	plan_roles(e);
 	const bool crowds = f->crowd.ranks > 1 && f->crowd.most > 0;
 	for (int32_t k = 0; k < e->classes.n; k++) {
@@ -823,6 +870,7 @@ static void close_all(struct engine *e)
 	free(e->host_computing);
 	free(e->transfer);
 	free(e->unused);
+	free(e->ready);
 	free(e->met);
 	free(e->heap.key);
 	free(e->heap.id);
