@@ -73,6 +73,7 @@ struct report {
 	struct fo_record record;           /* with --compare: of that run */
 	bool compared, metered;            /* with metered steps, else with the timeline */
 	struct fo_predict_ranks ranks;     /* where there are several */
+	bool paced;                        /* operations take given times */
 	double quiet_share;                /* of the metered time, from operations that were ever quiet */
 };
 
@@ -118,6 +119,16 @@ static const char *how_to_measure(const struct report *r)
 	return text;
 }
 
+/* The profile that is named: of a run with paced kernels the one whose times it took; "": none. */
+static const char *given_profile(struct report *r)
+{
+	if (*r->in->profile)
+		return r->in->profile;
+	if (*r->in->compare)
+		return r->paced ? fo_arena_printf(&r->arena, "%s/" FO_RECORD_PACED_FILE, r->in->compare) : "";
+	return r->in->run.paced;
+}
+
 static fo_status load_profile(struct report *r)
 {
 	enum fo_run_device kind;
@@ -126,13 +137,13 @@ static fo_status load_profile(struct report *r)
 		return not_of_a_device("a step on a CUDA device");
 	char cpu[80];
 	fo_cpu_name(cpu, sizeof cpu);
-	const char *path = *r->in->profile ? r->in->profile : fo_limits_path(&r->arena, cpu);
-	if (!*r->in->profile && !fo_fs_exists(path))
+	const char *given = given_profile(r), *path = *given ? given : fo_limits_path(&r->arena, cpu);
+	if (!*given && !fo_fs_exists(path))
 		return fo_hint(
 			fo_fail(FO_EUNSUPPORTED, "this machine has not been measured: there is no profile '%s'", path),
 			"'flatout calibrate' makes one; --profile=FILE takes another machine's");
 	fo_status st = fo_limits_read(path, &r->limits);
-	if (st == FO_EFORMAT && *r->in->profile)
+	if (st == FO_EFORMAT && *given)
 		return fo_hint(st, "what 'bench/gpu/run ceilings' left of a device is read with --device");
 	FO_TRY(st);
 	int64_t threads = r->in->run.threads;
@@ -142,11 +153,11 @@ static fo_status load_profile(struct report *r)
 	}
 	/* Training on this machine takes as many threads; with another number it would be another run. */
 	if (threads < 1)
-		threads = *r->in->profile ? fo_rates_threads(&r->limits) : fo_cpu_threads();
+		threads = *given ? fo_rates_threads(&r->limits) : fo_cpu_threads();
 	/* Ranks share them as in training (train/team.h). */
 	threads /= r->program->ranks;
 	st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
-	return st == FO_OK || *r->in->profile ? st : fo_hint(st, "%s", how_to_measure(r));
+	return st == FO_OK || *given ? st : fo_hint(st, "%s", how_to_measure(r));
 }
 
 /* Opens the run folder of --compare, which needs a whole program; other files may be damaged. */
@@ -156,6 +167,7 @@ static fo_status open_record(struct report *r)
 	FO_TRY(fo_record_open(&record, r->in->compare,
 			      FO_RECORD_WITH_PROGRAM | FO_RECORD_WITH_TIMELINE | FO_RECORD_WITH_METERED));
 	r->record = record;
+	r->paced = fo_record_paced(&record);
 	if (record.starts && *record.start[record.starts - 1].device)
 		return not_of_a_device("a run on a CUDA device");
 	const struct fo_record_file *f = &r->record.file[FO_RECORD_PROGRAM];
@@ -285,7 +297,7 @@ static void say_step(const struct report *r, struct fo_doc *d)
 			    "(%s)",
 			    100 * f.mfu, 100 * f.mfu_causal, 100 * f.mfu_document, 100 * f.mfu_6n, 100 * f.hfu,
 			    fo_doc_si(d, r->peak->best_flop_s, "FLOP/s"), r->peak->dtype);
-	else
+	else if (!r->paced)
 		fo_doc_line(d, "MFU", "not known: the profile has no peak of this type with %d %s", r->rates.threads,
 			    fo_cli_plural(r->rates.threads, "thread", "threads"));
 }
@@ -311,6 +323,8 @@ static void say_head(const struct report *r, struct fo_doc *d)
 		fo_doc_line(d, "guessed", "%.0f %% of the step time: nothing near to it was measured; %s",
 			    100 * share(r, FO_SURE_GUESS), how_to_measure(r));
 	fo_doc_line(d, "predict", "%s: %s", r->program->model.name, fo_cli_run_text(d, &r->program->run));
+	if (r->paced)
+		fo_doc_line(d, "paced", FO_RECORD_PACED_WHY ": the run computes nothing and has no MFU");
 	fo_doc_line(d, "machine", "%s, %d %s, calibrated %s", r->limits.cpu, r->rates.threads,
 		    fo_cli_plural(r->rates.threads, "thread", "threads"), r->limits.date);
 	say_step(r, d);
@@ -361,7 +375,9 @@ static void say_compared(const struct report *r, struct fo_doc *d)
 	fo_doc_para(d, "Compared: a step's operations took %s (%d %s), predicted %s: %+.1f %%",
 		    seconds(d, x->measured_s), x->steps, steps, seconds(d, x->predicted_s),
 		    100 * (x->predicted_s / x->measured_s - 1));
-	if (r->metered)
+	if (r->paced)
+		fo_doc_para(d, "Their times were given: how near the two are says nothing of kernels.");
+	else if (r->metered)
 		fo_doc_para(d,
 			    "Each at the median of its quiet spans: %.0f %% of the time is of operations that had one.",
 			    100 * r->quiet_share);
@@ -404,8 +420,9 @@ static void write_json(const struct report *r, struct fo_json *j)
 {
 	struct fo_mfu f = mfu(r);
 	fo_json_put(j, FO_TEXT("model", r->program->model.name), FO_TEXT("machine", r->limits.cpu),
-		    FO_TEXT("calibrated", r->limits.date), FO_INT("threads", r->rates.threads),
-		    FO_REAL("step_seconds", r->sim.step_s), FO_REAL("tokens_per_second", tokens(r) / r->sim.step_s),
+		    FO_TEXT("calibrated", r->limits.date), FO_BOOL("paced", r->paced),
+		    FO_INT("threads", r->rates.threads), FO_REAL("step_seconds", r->sim.step_s),
+		    FO_REAL("tokens_per_second", tokens(r) / r->sim.step_s),
 		    FO_REAL("useful_tokens_per_second", r->load.loss_tokens / r->sim.step_s),
 		    FO_REAL("attention_pairs", r->load.pairs >= 0 ? r->load.pairs : NAN));
 	fo_cli_mfu_json(j, &f);
@@ -462,6 +479,7 @@ static fo_status simulate_ranks(struct report *r)
 	FO_TRY(fo_cli_spread_read(&r->in->spread, &x->spread));
 	if (fo_cli_spread_asked(&r->in->spread))
 		x->job.spread = &x->spread;
+	x->job.apart = r->paced;
 	FO_TRY(fo_sim_ranks_step(&x->job, &r->rates, &x->links,
 				 *r->in->profile ? fo_rates_threads(&r->limits) : fo_cpu_threads(), r->load.pairs));
 	r->sim = x->job.rank[0];
@@ -474,6 +492,7 @@ static fo_status simulate_ranks(struct report *r)
 
 static fo_status report(struct report *r, const struct fo_cli_call *call)
 {
+	r->paced = fo_run_is_paced(&r->in->run);
 	if (*r->in->compare)
 		FO_TRY(open_record(r));
 	/* A model that cannot be trained is refused before the user is told to measure for it. */
@@ -482,8 +501,9 @@ static fo_status report(struct report *r, const struct fo_cli_call *call)
 		FO_TRY(not_of_one_rank(r->in));
 	FO_TRY(load_profile(r));
 	const struct fo_program *p = r->program;
-	r->peak = fo_limits_peak(&r->limits, p->run.precision == FO_PRECISION_BF16 ? "bf16" : "f32",
-				 r->rates.threads * p->ranks);
+	if (!r->paced)
+		r->peak = fo_limits_peak(&r->limits, p->run.precision == FO_PRECISION_BF16 ? "bf16" : "f32",
+					 r->rates.threads * p->ranks);
 	if (p->ranks > 1)
 		FO_TRY(simulate_ranks(r));
 	else

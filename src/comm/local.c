@@ -257,21 +257,20 @@ static bool agree(const struct op *o, const struct fo_comm_call *a, const struct
 	       a->narrow == b->narrow;
 }
 
-/* Links carry one call after the other; the call is over when the busiest of its ranks has all bytes. */
+/* A rank's link carries one call after the other, and is idle only where there is none: a link that is free does not wait
+ * for one that is not. The call is over when the last of its links has carried it; all take as long as the one that
+ * carries most. */
 static void take_links(struct group *g, struct op *o)
 {
 	const struct fo_comm_local *option = &g->world->options;
-	int64_t begin = fo_now_ns(), most = 0;
-	for (int m = 0; m < o->members; m++) {
-		int rank = rank_at(o, m);
-		begin = fo_max(begin, g->world->busy_ns[g->rank_of[rank]]);
-		most = fo_max(most, fo_comm_wire_bytes(&o->member[m].call, rank, g->ranks));
-	}
+	int64_t now = fo_now_ns(), over = now, most = 0;
+	for (int m = 0; m < o->members; m++)
+		most = fo_max(most, fo_comm_wire_bytes(&o->member[m].call, rank_at(o, m), g->ranks));
 	double transfer = option->bytes_s > 0 ? (double)most / option->bytes_s : 0;
-	int64_t over = begin + (int64_t)((option->latency_s + transfer) * 1e9);
 	for (int m = 0; m < o->members; m++) {
-		int rank = rank_at(o, m);
-		g->world->busy_ns[g->rank_of[rank]] = over;
+		int64_t *busy = &g->world->busy_ns[g->rank_of[rank_at(o, m)]];
+		*busy = fo_max(now, *busy) + (int64_t)((option->latency_s + transfer) * 1e9);
+		over = fo_max(over, *busy);
 	}
 	atomic_store(&o->over_ns, over);
 }

@@ -54,6 +54,13 @@ struct fo_op_time {
 struct fo_op_time fo_rates_op(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o,
 			      const struct fo_op_use *use);
 
+/* ---- step.c ---- */
+
+/* The time of each instance; pairs of a micro-batch as in fo_op_cost. The program is unrolled and planned. To be freed
+ * with free(). */
+struct fo_op_time *fo_rates_step(const struct fo_rates *r, const struct fo_program *p, const struct fo_unrolled *u,
+				 double pairs);
+
 /* ---- reuse.c: what the caches hold ----
  *
  * The model is one cache of least recent use, the last level's size, fully associative: an operand is cold when more

@@ -89,6 +89,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, metered_every, "train.metered-every", "N", "0", 0, 1e9, "steps",
 		   "every N-th step is timed operation by operation between bursts of known work, for a quiet step "
 		   "time; the same numbers, but slower; 0: none"),
+	FO_OPT_PATH(R, paced, "train.paced", "PROFILE", "",
+		    "paced kernels: nothing is computed, each operation waits the time that this machine profile gives "
+		    "it, while messages between ranks, links and schedules are real; for studies of these; no weights, "
+		    "no loss, no MFU"),
 	FO_OPT_ENUM_REFUSED(
 		R, precision, "train.precision", "bf16",
 		"of weights and activations; sums and gradients of weights are fp32", "bf16|fp32",
@@ -490,9 +494,37 @@ static void check_mesh(struct fo_opt_set *s, const struct fo_run *r)
 			       r->link_gbps > 0 ? "gbps" : "us");
 }
 
+/* A run with paced kernels has no numbers: there is nothing to evaluate, to save or to write from. */
+static void check_paced(struct fo_opt_set *s, const struct fo_run *r)
+{
+	static const struct {
+		const char *key, *value;
+	} none[] = { { "eval.every", "0" }, { "checkpoint.every", "0" }, { "checkpoint.last", "no" } };
+	if (!fo_run_is_paced(r))
+		return;
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+		if (!fo_opt_given(s, none[i].key))
+			fo_opt_set_text(s, none[i].key, none[i].value, FO_ORIGIN_DEFAULT, "train.paced");
+	const struct {
+		bool is;
+		const char *text;
+	} row[] = { { r->eval_every != 0, "eval.every: set it to 0" },
+		    { r->ckpt_every != 0, "checkpoint.every: set it to 0" },
+		    { r->ckpt_last, "checkpoint.last: set it to no" },
+		    { r->sample_tokens != 0, "sample.tokens: set it to 0" },
+		    { *r->weights != 0, "model.weights: name the model by model.name" },
+		    { r->metered_every != 0, "train.metered-every: set it to 0" },
+		    { !strncmp(r->device, "cuda", 4), "train.device=cuda: leave it out" },
+		    { r->verify != FO_VERIFY_AT_START_OFF, "run.verify: set it to off" } };
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+		if (row[i].is)
+			fo_opt_problem(s, "train.paced computes nothing, and cannot be combined with %s", row[i].text);
+}
+
 fo_status fo_run_check(struct fo_opt_set *s, const struct fo_run *r)
 {
 	check_mesh(s, r);
+	check_paced(s, r);
 	/* A default gives way: nobody who asks for a short run has asked for a warm-up that is longer. */
 	if (!fo_opt_given(s, "optim.warmup")) {
 		char text[24];

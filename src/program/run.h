@@ -54,6 +54,7 @@ struct fo_run {
 	double link_gbps;      /* of ranks in one process: Gbit/s that each receives; 0: as fast as memory */
 	double link_us;        /* the same: of each call, once all its ranks are there */
 	int64_t metered_every; /* 0: never */
+	const char *paced;     /* a machine profile whose times operations take instead of computing; "", NULL: none */
 	int precision;         /* enum fo_run_dtype */
 	const char *device;    /* FO_RUN_DEVICES */
 	int64_t timed_every;   /* on a device; 0: never */
@@ -109,6 +110,7 @@ struct fo_run {
 	int zero_sync; /* enum fo_sync */
 	int attention; /* enum fo_attention */
 };
+static inline bool fo_run_is_paced(const struct fo_run *r) { return r->paced && *r->paced; }
 /* Sets of rows that its ranks have: those of a tp, cp or pp group have one together. */
 static inline int64_t fo_run_row_sets(const struct fo_run *r) { return r->ranks / r->tp / r->cp / r->pp; }
 

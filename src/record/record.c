@@ -77,6 +77,14 @@ double fo_record_load(const struct fo_record *r)
 	return load;
 }
 
+bool fo_record_paced(const struct fo_record *r)
+{
+	bool paced = !strcmp(r->isa, FO_RECORD_PACED);
+	for (int64_t i = 0; i < r->starts; i++)
+		paced |= !strcmp(r->start[i].isa, FO_RECORD_PACED);
+	return paced;
+}
+
 static fo_status read_run(struct fo_record *r, const char *path)
 {
 	struct fo_schema_reader reader = { .arena = &r->arena, .lenient = true };

@@ -151,6 +151,12 @@ extern const struct fo_schema fo_log_step, fo_log_eval, fo_log_checkpoint, fo_lo
 	fo_log_nonfinite, fo_log_spike, fo_log_start, fo_log_end;
 extern const struct fo_schema fo_run_schema; /* run.json: members of struct fo_record */
 
+/* The kernel set of a run with paced kernels (train.paced), in run.json and in its log's start, and what such a run's
+ * steps say of the machine. */
+#define FO_RECORD_PACED "paced"
+#define FO_RECORD_PACED_FILE "paced.json" /* in the run's folder: the profile whose times they took */
+#define FO_RECORD_PACED_WHY "paced kernels: times are given, not measured"
+
 /* ---- the files ---- */
 
 enum fo_record_file_id {
@@ -249,6 +255,8 @@ static inline int64_t fo_record_host_threads(const struct fo_record *r, int64_t 
 
 /* The highest load average in the log; NaN: it has none. fo_state_others_ran interprets it. */
 double fo_record_load(const struct fo_record *r);
+/* Did operations of any of its processes take given times? */
+bool fo_record_paced(const struct fo_record *r);
 /* NULL: no such option in run.json. */
 const struct fo_record_option *fo_record_option(const struct fo_record *r, const char *key);
 /* Whether steps were done and checkpoint.last=no saved none of their weights: there is nothing to go on from. */

@@ -112,7 +112,7 @@ LINE_TABLE(guard, spike);
 static const struct fo_schema_field start_field[] = {
 	LINE_HEAD(struct fo_record_start),
 	START(program_hash, "program_hash", "", "hash of the step program, 16 hexadecimal digits"),
-	START(isa, "isa", "", "kernel set"),
+	START(isa, "isa", "", "kernel set; `paced`: operations took given times and computed nothing"),
 	START(threads, "threads", "", "threads that compute", .absent = -1, COUNT),
 	START(peak_dtype, "peak_dtype", "", "data type of the peak"),
 	START(peak_flop_s, "peak_flop_s", "FLOP/s", "peak that the MFU of its steps divides by; null: unknown"),
@@ -205,7 +205,7 @@ static const struct fo_schema_field computer_field[] = {
 	RUN(threads, "threads", "", "threads that compute; of each process where there are several", .absent = -1),
 	RUN(processes, "processes", "", "ranks that are processes", .flags = FO_OMIT),
 	RUN(hosts, "hosts", "", "hosts that they ran on", .flags = FO_OMIT),
-	RUN(isa, "isa", "", "kernel set"),
+	RUN(isa, "isa", "", "kernel set; `paced`: operations took the times of `paced.json` and computed nothing"),
 	RUN(peak_flop_s, "peak_flop_s", "FLOP/s", "peak that MFU divides by", .low = 0x1p-1022, .high = 1e308),
 	RUN(peak_source, "peak_source", "", "where that is from"),
 	RUN(device, "device", "", "name of the device the run is on", .flags = FO_OMIT),

@@ -224,7 +224,9 @@ static const char *processor(const struct page *p)
 	if (r->processes > 1)
 		JOIN(text, "in each of %lld processes on %lld host%s", (long long)r->processes, (long long)r->hosts,
 		     fo_doc_plural(r->hosts));
-	if (*r->isa)
+	if (fo_record_paced(r))
+		JOIN(text, "%s", FO_RECORD_PACED_WHY);
+	else if (*r->isa)
 		JOIN(text, "kernels up to %s", r->isa);
 	if (*r->state.governor)
 		JOIN(text, "governor %s", r->state.governor);
@@ -811,6 +813,8 @@ void fo_report_doc(const struct fo_report *o, struct fo_doc *d)
 	collect_bands(&p);
 	say_what_it_is(&p);
 	fo_doc_only(d, FO_DOC_BOTH);
+	if (fo_record_paced(r))
+		fo_doc_verdict(d, FO_DOC_BAD, "paced", FO_RECORD_PACED_WHY "; nothing was computed, so no MFU");
 	say_loss(&p);
 	say_speed(&p);
 	fo_report_say_ranks(o, d);

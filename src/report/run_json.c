@@ -79,6 +79,7 @@ void fo_report_json(const struct fo_report *o, struct fo_json *j)
 	char text[FO_REPORT_MISSING];
 	const char *line;
 	fo_json_text(j, "run", r->dir);
+	fo_json_bool(j, "paced", fo_record_paced(r));
 	fo_json_int(j, "steps", r->step.n);
 	fo_json_real(j, "loss_tokens", o->tokens);
 	fo_json_real(j, "first_loss", o->first_loss);

@@ -441,6 +441,9 @@ static void explain_machine(struct fo_versus *v)
 		say(v, "other processors: %.80s in A, %.80s in B", ra->cpu, rb->cpu);
 	if (ra->threads != rb->threads && ra->threads > 0 && rb->threads > 0)
 		say(v, "%lld threads in A, %lld in B", (long long)ra->threads, (long long)rb->threads);
+	for (int i = 0; i < 2; i++)
+		if (fo_record_paced(v->side[i].record))
+			say(v, "%c ran with " FO_RECORD_PACED_WHY, "AB"[i]);
 	if (strcmp(ra->isa, rb->isa))
 		say(v, "kernels of %.40s in A, of %.40s in B", ra->isa, rb->isa);
 	if (fabs(b->clock_hz / a->clock_hz - 1) > clock_least)

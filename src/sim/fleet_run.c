@@ -341,19 +341,25 @@ static void leave_links(struct engine *e, int32_t id, double now)
 	}
 }
 
-/* Serial links carry it when the last of them is free; when it will have been carried. */
+/* Serial links carry it each when it is free; when the last of them will have carried it. */
 static double carry_in_turn(struct engine *e, const struct transfer *t, double link_s, double now)
 {
 	const int32_t *member;
 	int32_t pair[2], n = members_of(e, t, &member, pair);
-	double begin = now, took = 0, weight;
+	double end = now, took = 0, weight;
 	for (int32_t k = 0; k < n; k++) {
-		begin = fmax(begin, load_of(e, t, member[k], &weight)->busy_until);
+		end = fmax(end, load_of(e, t, member[k], &weight)->busy_until);
 		took = fmax(took, link_s * weight * e->class[member[k]].link);
 	}
-	for (int32_t k = 0; k < n; k++)
-		load_of(e, t, member[k], &weight)->busy_until = begin + took;
-	return begin + took;
+	for (int32_t k = 0; k < n; k++) {
+		struct load *l = load_of(e, t, member[k], &weight);
+		bool again = false; /* classes that share a host have one link */
+		for (int32_t i = 0; i < k && e->link_block[t->link].ranks > 1; i++)
+			again |= load_of(e, t, member[i], &weight) == l;
+		if (!again)
+			l->busy_until = fmax(now, l->busy_until) + took;
+	}
+	return end + took;
 }
 
 /* ---- calls ---- */

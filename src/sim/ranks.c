@@ -112,7 +112,7 @@ static void fill_crowd(struct crowd_table *t, const struct fo_sim_ranks *x, cons
 	*t = (struct crowd_table){ 0 };
 	for (int k = 0; k < FO_CROWD_KINDS; k++)
 		t->slow[k] = fo_xmalloc((size_t)ranks * sizeof **t->slow);
-	for (int k = 1; k <= ranks; k++) {
+	for (int k = 1; k <= ranks && !x->apart; k++) {
 		const int all = k * r->threads;
 		const double part = (double)(k - 1) / (double)fo_max(ranks - 1, 1);
 		double turns = 1;
@@ -133,7 +133,7 @@ static void fill_crowd(struct crowd_table *t, const struct fo_sim_ranks *x, cons
 }
 
 /* A role's times at one end of the interval. */
-static void take_times(struct fo_sim *s, const struct fo_sim_role *role, int end)
+static void take_times(struct fo_sim *s, const struct fo_sim_ranks *x, const struct fo_sim_role *role, int end)
 {
 	const struct fo_sim *t = &role->times;
 	fo_sim_init(s, &role->u, t->overhead_s);
@@ -142,7 +142,9 @@ static void take_times(struct fo_sim *s, const struct fo_sim_role *role, int end
 	memcpy(s->hold_s, t->hold_s, (size_t)t->n * sizeof *s->hold_s);
 	for (int i = 0; i < t->n; i++) {
 		enum fo_class c = fo_op_info(fo_instance_op(&role->p, &role->u, i)->kind)->cls;
-		double factor = c == FO_CLASS_COMM ? calling[end][t->sure[i]] : computing[end][t->sure[i]];
+		/* Given times are known as well as those that were measured as they are. */
+		const enum fo_sure sure = x->apart ? FO_SURE_EXACT : (enum fo_sure)t->sure[i];
+		double factor = c == FO_CLASS_COMM ? calling[end][t->sure[i]] : computing[end][sure];
 		s->seconds[i] = factor * t->seconds[i];
 		/* Links that are not emulated are the ranks themselves. */
 		if (c == FO_CLASS_COMM && t->hold_s[i] == t->seconds[i])
@@ -182,7 +184,7 @@ static void take_classes(const struct fo_sim_ranks *x, const struct fo_fleet_run
 		const struct fo_sim_role *role = &x->role[run->class[k].role];
 		struct fo_sim *s = &(*of_class)[k];
 		const struct fo_sim_rank r = { &role->p, &role->u, s, NULL };
-		take_times(s, role, end);
+		take_times(s, x, role, end);
 		fo_sim_take(s, &r, run, k);
 	}
 }
@@ -208,7 +210,7 @@ static fo_status walk(struct fo_sim_ranks *x, const struct fo_rates *r, int core
 	struct fo_fleet_run *run = fo_xmalloc(sizeof *run);
 	fill_crowd(&crowd, x, r, cores, end);
 	for (int k = 0; k < x->roles; k++) {
-		take_times(&times[k], &x->role[k], end);
+		take_times(&times[k], x, &x->role[k], end);
 		role[k] = (struct fo_sim_rank){ &x->role[k].p, &x->role[k].u, &times[k], NULL };
 	}
 	struct fo_sim_job job = {
@@ -264,7 +266,7 @@ static void sort(struct fo_interval *x)
 fo_status fo_sim_ranks_step(struct fo_sim_ranks *x, const struct fo_rates *r, const struct fo_link_rates *l, int cores,
 			    double pairs)
 {
-	x->crowd = fo_rates_crowd(r, x->ranks, cores);
+	x->crowd = x->apart ? (struct fo_crowd){ 1, 1, true, false } : fo_rates_crowd(r, x->ranks, cores);
 	for (int k = 0; k < x->roles; k++)
 		time_role(&x->role[k], r, l, pairs);
 	const struct fo_sim_role *first = x->role;

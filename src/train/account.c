@@ -30,8 +30,8 @@ void fo_account_ran(struct fo_account *a, const struct fo_setup *set, const stru
 	*out = (struct fo_train_step){ .step = number,
 				       .steps = set->run->steps,
 				       .metered = ran->metered,
-				       .loss = fo_unsigned_nan(set->ports.loss[0]),
-				       .grad_norm = fo_unsigned_nan(set->ports.scale[1]),
+				       .loss = set->paced.open ? NAN : fo_unsigned_nan(set->ports.loss[0]),
+				       .grad_norm = set->paced.open ? NAN : fo_unsigned_nan(set->ports.scale[1]),
 				       .lr = set->ports.hyper[FO_HYPER_LR],
 				       .seconds = (double)(ran->end_ns - ran->begin_ns) * 1e-9,
 				       .data_seconds = (double)ran->wait_ns * 1e-9,
@@ -121,6 +121,7 @@ void fo_account_result(const struct fo_account *a, const struct fo_setup *set, c
 	out->ranks = set->step.program.ranks;
 	out->ranks_here = fo_room_step_ranks_here(&set->step);
 	out->threads = set->step.options.threads;
+	out->paced = set->paced.open;
 	out->measured_bytes = fo_account_measured(a);
 	out->skipped = meta->skipped;
 	out->rewinds = meta->rewinds;

@@ -79,6 +79,7 @@ void fo_setup_plan(const struct fo_setup *s, struct fo_train_plan *out)
 		.disk_free = fo_fs_free(s->folder.ckpt_dir),
 		.peak = s->peak,
 		.isa = step->options.isa,
+		.paced = s->paced.open,
 		.threads = step->options.threads,
 		.ranks_here = fo_room_step_ranks_here(step),
 		.resumed_step = s->found.meta.step,

@@ -11,6 +11,7 @@
 #define FO_TRAIN_EXEC_H
 
 #include "comm/local.h"
+#include "cost/cost.h"
 #include "kernel/cuda/cuda.h"
 #include "kernel/kernel.h"
 #include "program/program.h"
@@ -81,9 +82,19 @@ struct fo_exec_devices {
 	int over;      /* enum fo_run_over */
 };
 
+/* Paced kernels: in place of an operation's kernel its lane waits, without using the processor, the time that a
+ * measured machine takes for it, with the executor's overhead of the profile. All else is real: lanes, waits, calls to
+ * other ranks, links, memory. Where a wait ends late, the next operation on the lanes that compute is shorter by that,
+ * unless it had to wait for a lane that does not compute: lateness does not add up. */
+struct fo_exec_pace {
+	const struct fo_rates *rates; /* with the threads of one rank; outlives the executors */
+	double pairs;                 /* of a micro-batch, as in fo_op_cost */
+};
+
 struct fo_exec_options {
 	enum fo_isa isa;
-	bool null_kernels;   /* every kernel returns at once: loops and schedules without arithmetic */
+	bool null_kernels;               /* every kernel returns at once: loops and schedules without arithmetic */
+	const struct fo_exec_pace *pace; /* not NULL: paced kernels, on the processor */
 	int threads;         /* of kernels on lanes that compute (fo_lane_computes), one at a time; others use one */
 	bool poison;         /* fill each new generation with NaN first (tests, debug builds) */
 	uint64_t delay_seed; /* not 0: random delays before operations (tests) */
@@ -169,10 +180,11 @@ static inline int64_t fo_memory_taken(const struct fo_memory *m, bool on_device)
 {
 	return m->arena + m->persistent + m->workspace + (on_device ? 0 : m->host_arena);
 }
-/* Counts the step's instances by the kernel set that runs them (index: fo_isa). All 0 on a device. */
+/* Counts the step's instances by the kernel set that runs them (index: fo_isa). All 0 on a device, or with paced
+ * kernels. */
 void fo_exec_kernels(const struct fo_exec *e, int count[FO_ISA_COUNT]);
 struct fo_exec_code {
-	const char *by; /* static: "amx", "avx2", ... or, on a device, "cuBLASLt", "cuDNN", "flatout" */
+	const char *by; /* static: "amx", "avx2", ..., "paced", or, on a device, "cuBLASLt", "cuDNN", "flatout" */
 	int instances;
 };
 enum { FO_EXEC_CODES_MAX = 8 };

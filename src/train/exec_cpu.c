@@ -55,6 +55,7 @@ struct lane {
 	int next; /* of `instance`: on its way, or the next to start */
 	int64_t begin_ns;
 	struct fo_transfer transfer;
+	bool waited; /* its next instance had to wait for a lane that does not compute */
 	/* While instances run one by one: its point-to-point transfers that were listed and those that are over. */
 	int listed, over;
 };
@@ -75,6 +76,9 @@ struct fo_exec_cpu {
 	bool linked;      /* it runs */
 	_Atomic bool failed;
 	struct fo_err error; /* guarded by lock */
+	/* Paced kernels: per instance the time that it takes; NULL: kernels run. due_ns: when the last operation of the
+	 * lanes that compute was to end; 0: none has run in this step. Held with `cores`. */
+	int64_t *pace_ns, due_ns;
 };
 
 /* ---- for those who ask where it hangs ---- */
@@ -102,6 +106,17 @@ static void tell(const struct fo_exec *e, const struct lane *ln, enum fo_lane_do
 
 /* ---- one instance ---- */
 
+/* Waits in place of a kernel. from_ns: when the operation could begin, had no wait before it ended late; 0: now. */
+static void pace(struct fo_exec *e, int id, int64_t from_ns)
+{
+	const int64_t now = fo_now_ns(), until = (from_ns ? from_ns : now) + e->cpu->pace_ns[id];
+	const struct timespec at = { .tv_sec = until / 1000000000, .tv_nsec = until % 1000000000 };
+	while (until > now && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+		;
+	if (fo_lane_computes(fo_instance_op(e->p, &e->u, id)->lane))
+		e->cpu->due_ns = until;
+}
+
 static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 {
 	const struct fo_slot *s = &e->p->slot[e->u.slot[id]];
@@ -115,7 +130,9 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 	c.ws = ln->ws;
 	c.ws_bytes = ln->ws_bytes;
 	c.mac = e->o.mac;
-	if (!e->o.null_kernels)
+	if (e->cpu->pace_ns)
+		pace(e, id, fo_lane_computes(ln->id) && !ln->waited ? e->cpu->due_ns : 0);
+	else if (!e->o.null_kernels)
 		pr->kernel->run(&c);
 	return FO_OK;
 }
@@ -241,7 +258,8 @@ static fo_status run(struct fo_exec *e, int id)
 		fo_comm_abort(e->o.links->world);
 	if (st != FO_OK || fo_exec_is_comm(o))
 		return st;
-	return run_on(e, &e->cpu->lane[fo_instance_op(e->p, &e->u, id)->lane], id);
+	e->cpu->due_ns = 0; /* what has passed since the last one is not lateness alone */
+	return run_on(e, &e->cpu->lane[o->lane], id);
 }
 
 /* ---- lanes ---- */
@@ -304,6 +322,7 @@ static void run_lane(struct lane *ln, int32_t step)
 	struct fo_exec *e = ln->e;
 	for (int i = 0; i < ln->n; i++) {
 		int id = ln->instance[i];
+		ln->waited = false;
 		for (int l = 0; l < FO_LANE_COUNT; l++) {
 			int32_t need = e->u.wait[id][l];
 			if (l == ln->id || need < 0 || atomic_load(&e->cpu->lane[l].done) >= need)
@@ -311,6 +330,7 @@ static void run_lane(struct lane *ln, int32_t step)
 			int64_t t0 = fo_now_ns();
 			tell(e, ln, FO_LANE_WAITS, need, t0);
 			wait_for(e, ln, l, need);
+			ln->waited |= !fo_lane_computes(l);
 			fo_timeline_record(&e->timeline, ln->id, step, ~need, t0, fo_now_ns());
 		}
 		if (atomic_load(&e->cpu->failed))
@@ -540,6 +560,7 @@ static fo_status step_all(struct fo_exec *e, int32_t step)
 	}
 	e->cpu->running += e->cpu->linked;
 	atomic_store(&e->cpu->failed, false);
+	e->cpu->due_ns = 0;
 	e->cpu->step = step;
 	e->cpu->generation++;
 	pthread_cond_broadcast(&e->cpu->wake);
@@ -588,6 +609,17 @@ static void assign_lanes(struct fo_exec *e)
 	}
 }
 
+static void set_pace(struct fo_exec *e)
+{
+	const struct fo_rates *r = e->o.pace->rates;
+	struct fo_op_time *of = fo_rates_step(r, e->p, &e->u, e->o.pace->pairs);
+	e->cpu->pace_ns = fo_xmalloc((size_t)(e->u.n + 1) * sizeof *e->cpu->pace_ns);
+	for (int i = 0; i < e->u.n; i++)
+		if (fo_op_has_kernel(fo_instance_op(e->p, &e->u, i)->kind))
+			e->cpu->pace_ns[i] = llround((of[i].seconds + r->overhead_s) * 1e9);
+	free(of);
+}
+
 /* Lanes of communication have nothing else, and the executor has links where there is one. */
 static fo_status link_lanes(struct fo_exec *e)
 {
@@ -620,6 +652,8 @@ static fo_status open_engine(struct fo_exec *e)
 	pthread_cond_init(&x->wake, &clock);
 	pthread_condattr_destroy(&clock);
 	assign_lanes(e);
+	if (e->o.pace)
+		set_pace(e);
 	FO_TRY(link_lanes(e));
 	x->op = fo_xmalloc((size_t)(e->ops + 1) * sizeof *x->op);
 	for (int i = 0; i < e->ops; i++) {
@@ -630,7 +664,7 @@ static fo_status open_engine(struct fo_exec *e)
 			continue;
 		const struct fo_kernel *k = x->op[i].kernel = fo_kernel_pick(e->o.isa, &e->call[i], &set);
 		x->op[i].isa = set->isa;
-		size_t ws = k->ws ? k->ws(&e->call[i]) : 0;
+		size_t ws = k->ws && !e->o.pace ? k->ws(&e->call[i]) : 0;
 		if (ws > ln->ws_bytes)
 			ln->ws_bytes = ws;
 	}
@@ -697,6 +731,7 @@ static void close_engine(struct fo_exec *e)
 		free(x->lane[l].transfer.part);
 	}
 	free(x->op);
+	free(x->pace_ns);
 	pthread_cond_destroy(&x->wake);
 	pthread_mutex_destroy(&x->lock);
 	pthread_mutex_destroy(&x->cores);
@@ -713,6 +748,7 @@ static void memory(const struct fo_exec *e, struct fo_memory *m)
 		threads += e->cpu->lane[l].started;
 		m->tables += (int64_t)e->u.n * (int64_t)sizeof *e->cpu->lane[l].instance;
 	}
+	m->tables += e->cpu->pace_ns ? (int64_t)e->u.n * (int64_t)sizeof *e->cpu->pace_ns : 0;
 	/* Those of its lanes, the one that calls it, and the team that this one has. */
 	m->tables += (threads + e->o.threads) * STACK_BYTES;
 	for (int l = 0; l < FO_LANE_COUNT; l++)
@@ -722,7 +758,9 @@ static void memory(const struct fo_exec *e, struct fo_memory *m)
 static const char *by(const struct fo_exec *e, int op)
 {
 	const struct prepared *pr = &e->cpu->op[op];
-	return pr->kernel ? fo_isa_name[pr->isa] : NULL;
+	if (!pr->kernel)
+		return NULL;
+	return e->o.pace ? "paced" : fo_isa_name[pr->isa];
 }
 
 void fo_exec_kernels(const struct fo_exec *e, int count[FO_ISA_COUNT])
@@ -730,7 +768,7 @@ void fo_exec_kernels(const struct fo_exec *e, int count[FO_ISA_COUNT])
 	memset(count, 0, FO_ISA_COUNT * sizeof *count);
 	for (int i = 0; e->cpu && i < e->u.n; i++) {
 		const struct prepared *pr = &e->cpu->op[fo_exec_op(e, i)];
-		if (pr->kernel)
+		if (pr->kernel && !e->o.pace)
 			count[pr->isa]++;
 	}
 }

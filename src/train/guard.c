@@ -141,6 +141,8 @@ fo_status fo_guard_judge(struct fo_guard *g, const struct fo_train_step *t, cons
 					  .where = out->where,
 					  .data_step = data_step,
 					  .document = out->document };
+	if (set->paced.open) /* there are no numbers */
+		return FO_OK;
 	double limit = fo_guard_limit(set->run, m, &line->median, &line->deviation);
 	if (!finite && refused)
 		return judge_nonfinite(g, m, out);

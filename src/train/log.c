@@ -109,7 +109,7 @@ static fo_status log_start(struct fo_log *l, int64_t step, const struct fo_train
 	char hash[17];
 	struct fo_record_start line = { .step = step,
 					.program_hash = hash,
-					.isa = fo_isa_name[p->isa],
+					.isa = p->paced ? FO_RECORD_PACED : fo_isa_name[p->isa],
 					.threads = p->threads,
 					.peak_dtype = p->peak.dtype,
 					.peak_flop_s = fo_peak_or_nan(&p->peak),

@@ -61,7 +61,7 @@ static void begin(struct fo_publisher *p, int64_t step, const struct fo_train_pl
 	f->version = p->version;
 	f->model = *model ? model : "custom";
 	f->cpu = p->cpu;
-	f->isa = fo_isa_name[plan->isa];
+	f->isa = plan->paced ? FO_RECORD_PACED : fo_isa_name[plan->isa];
 	f->dtype = p->dtype;
 	f->threads = plan->threads;
 	f->steps_planned = r->steps;

@@ -38,7 +38,7 @@ fo_status fo_setup_device(struct fo_setup *s)
 {
 	char why[320] = "";
 	int64_t total;
-	if (s->run->ranks > 1 && strncmp(s->run->device, "cuda", 4))
+	if (fo_run_is_paced(s->run) || (s->run->ranks > 1 && strncmp(s->run->device, "cuda", 4)))
 		return FO_OK; /* they compute on the processor, unless devices are asked for by name */
 	if (s->run->ranks > 1)
 		FO_TRY(fo_devices_open_own(s->run->device,
@@ -385,6 +385,8 @@ static fo_status fill(struct fo_setup *s, enum fo_keep_kind kind, const char *pa
 
 fo_status fo_setup_weights(struct fo_setup *s)
 {
+	if (s->paced.open) /* nobody reads them: their memory stays untouched */
+		return FO_OK;
 	if (*s->run->weights && !s->found.path) /* a checkpoint of this run is further on than its start */
 		return fill(s, FO_KEEP_LOAD, s->run->weights);
 	return fill(s, FO_KEEP_INIT, "");
@@ -420,7 +422,7 @@ static void describe_run(struct fo_setup *s, const struct fo_ckpt_meta *meta, st
 		.threads = step->options.threads,
 		.processes = step->processes ? s->run->ranks : 0,
 		.hosts = step->processes ? fo_processes_hosts(step->processes) : 0,
-		.isa = fo_isa_name[step->options.isa],
+		.isa = s->paced.open ? FO_RECORD_PACED : fo_isa_name[step->options.isa],
 		.peak_flop_s = fo_peak_or_nan(&s->peak),
 		.peak_source = s->peak.source,
 		.device = s->cuda ? fo_cuda_info(s->cuda)->name : NULL,
@@ -447,6 +449,8 @@ fo_status fo_setup_write_files(struct fo_setup *s, const struct fo_ckpt_meta *me
 	describe_run(s, meta, &text);
 	s->run_json = fo_arena_strdup(&s->arena, text.data);
 	if (st == FO_OK)
+		st = fo_setup_paced_write(s);
+	if (st == FO_OK)
 		st = fo_fs_write_atomic(fo_arena_printf(&s->arena, "%s/run.json", s->run->dir), text.data, text.len);
 	fo_str_fini(&text);
 	return st;
@@ -457,6 +461,7 @@ void fo_setup_close(struct fo_setup *s)
 	fo_keep_close(&s->keep);
 	fo_room_step_close(&s->step);
 	fo_cuda_close(s->cuda);
+	fo_setup_paced_close(s);
 	fo_corpus_close(&s->corpus);
 	fo_folder_close(&s->folder);
 	fo_arena_fini(&s->arena);

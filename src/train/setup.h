@@ -37,6 +37,14 @@ void fo_folder_close(struct fo_folder *f);
 
 /* ---- setup.c ---- */
 
+/* Paced kernels; open: the run has them. */
+struct fo_paced {
+	bool open;
+	struct fo_limits limits;
+	struct fo_rates rates;
+	struct fo_exec_pace pace;
+};
+
 struct fo_setup {
 	const struct fo_run *run;
 	const struct fo_train_hooks *hooks;
@@ -56,6 +64,7 @@ struct fo_setup {
 	struct fo_batch *eval_batch; /* eval_batches single micro-batches, the same in every evaluation */
 	int64_t eval_batches;
 	struct fo_peak peak;
+	struct fo_paced paced;
 	struct fo_place place; /* processors of the compute threads */
 	struct fo_keep keep;   /* rank 0's part in making, reading and writing weights and state */
 	bool async;            /* periodic checkpoints are copied, then written by threads of their own */
@@ -101,6 +110,16 @@ void fo_setup_check_attention(struct fo_setup *s);
 /* Writes DIR/program.txt and DIR/run.json. */
 FO_CHECKED fo_status fo_setup_write_files(struct fo_setup *s, const struct fo_ckpt_meta *meta);
 void fo_setup_close(struct fo_setup *s);
+
+/* ---- paced.c ---- */
+
+/* Reads the profile of train.paced, where the run has one: after the programs were made. */
+FO_CHECKED fo_status fo_setup_paced(struct fo_setup *s);
+/* FO_EARG where the folder has a checkpoint, which such a run would go on from. */
+FO_CHECKED fo_status fo_setup_paced_anew(const struct fo_setup *s);
+/* Leaves the profile in the run's folder: it says what the times were. */
+FO_CHECKED fo_status fo_setup_paced_write(struct fo_setup *s);
+void fo_setup_paced_close(struct fo_setup *s);
 
 /* ---- announce.c ---- */
 

@@ -96,6 +96,7 @@ static fo_status open_plan(struct fo_session *s)
 		fo_kernel_times_open(&s->kernel_times, &s->events, &set->arena, set->run, set->cuda != NULL);
 	}
 	FO_TRY(fo_setup_programs(set));
+	FO_TRY(fo_setup_paced(set));
 	if (!dry) {
 		FO_TRY(fo_folder_lock(&set->folder, set->run->data));
 		open_rank_state(set);
@@ -104,7 +105,9 @@ static fo_status open_plan(struct fo_session *s)
 		FO_TRY(fo_setup_has_weights(set));
 	}
 	FO_TRY(fo_setup_check_weights(set));
-	if (set->hooks->processes && !dry && !set->cuda)
+	if (set->paced.open)
+		; /* no peak: what such a step takes is no measurement */
+	else if (set->hooks->processes && !dry && !set->cuda)
 		FO_TRY(fo_processes_peak(set->hooks->processes, fo_run_precision(set->run), set->step.options.threads,
 					 &set->peak));
 	else if (set->cuda || !dry)
@@ -121,6 +124,7 @@ static fo_status open_plan(struct fo_session *s)
 	/* The newest checkpoint's step is part of the plan; its tensors are read after the memory check. */
 	if (!dry)
 		fo_setup_find(set);
+	FO_TRY(fo_setup_paced_anew(set));
 	return fo_setup_announce(set);
 }
 

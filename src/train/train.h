@@ -6,6 +6,7 @@
  *   program.txt       the step program that ran
  *   timeline.fot      the newest spans
  *   metered.fom       spans of the metered steps (train.metered-every)
+ *   paced.json        the profile whose times operations took (train.paced)
  *   kernels.jsonl     kernels of the first steps on a device (train.kernel-times)
  *   tensorboard/      event files (report.tensorboard=yes)
  *   data/             tokenizer.json, train.shard, val.shard, source.txt (what they were made from)
@@ -55,6 +56,7 @@ struct fo_train_plan {
 	struct fo_cuda_tuned tuned; /* device: how algorithms of matmuls were chosen */
 	struct fo_peak peak;        /* flop_s 0: unknown, see peak.source */
 	enum fo_isa isa;
+	bool paced; /* kernels do nothing: operations take given times */
 	int threads;
 	int ranks_here; /* whose threads and memory these are: all ranks, or one of them */
 	int kernels[FO_ISA_COUNT];
@@ -99,6 +101,7 @@ struct fo_train_result {
 	int64_t planned_bytes, measured_bytes;
 	int ranks, ranks_here; /* of the run; those whose bytes and threads these are */
 	int threads;
+	bool paced;                  /* kernels did nothing */
 	struct fo_state_use machine; /* of the loop: evaluations and checkpoints included; NAN where not readable */
 	double joules_per_token;     /* of those with loss; NAN */
 	bool on_device;

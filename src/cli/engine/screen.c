@@ -50,7 +50,9 @@ void fo_catch_signals(void)
 
 void fo_screen_init(struct fo_screen *s, const struct fo_run *r, bool json)
 {
-	*s = (struct fo_screen){ .out = json ? stderr : stdout, .log_every = r->log_every, .dir = r->dir };
+	*s = (struct fo_screen){
+		.out = json ? stderr : stdout, .log_every = r->log_every, .dir = r->dir, .paced = fo_run_is_paced(r)
+	};
 	s->live = fo_cli_is_live(s->out);
 }
 
@@ -320,7 +322,13 @@ static void say_kernels(const struct fo_train_plan *p, struct fo_doc *d)
 		fo_doc_line(d, "ranks", "on %d %s; calls between them go %s", p->devices,
 			    fo_cli_plural(p->devices, "device", "devices"),
 			    p->over_nccl ? "over NCCL" : "through host memory");
-	if (!p->device)
+	if (p->paced)
+		fo_doc_line(d, "kernels",
+			    "none: paced, each operation waits the time that '%s' gives it on %d %s, and computes "
+			    "nothing",
+			    fo_cli_seen(p->run->paced), p->threads / p->ranks_here,
+			    fo_cli_plural(p->threads / p->ranks_here, "thread", "threads"));
+	else if (!p->device)
 		fo_doc_line(d, "kernels", "%s on %d %s%s: %s operations per step", fo_isa_name[p->isa], p->threads,
 			    fo_cli_plural(p->threads, "thread", "threads"), whose_after(p), sets);
 	say_matmuls(&p->tuned, d);
@@ -376,7 +384,7 @@ static void on_plan(void *ctx, const struct fo_train_plan *p)
 static void on_step(void *ctx, const struct fo_train_step *t)
 {
 	struct fo_screen *s = ctx;
-	char line[200], eta[32], rate[32] = "- ", mfu[24] = "-";
+	char line[200], eta[32], rate[32] = "- ", mfu[24] = "-", loss[64] = "";
 	bool last = t->step == t->steps;
 	if (s->live ? !last && !redraw_now(s) : !last && t->step % s->log_every != 0)
 		return;
@@ -385,8 +393,10 @@ static void on_step(void *ctx, const struct fo_train_step *t)
 		snprintf(mfu, sizeof mfu, "%.1f %%", 100 * t->mfu.mfu);
 	if (!t->metered)
 		fo_str_si(rate, t->tokens_per_second, "");
-	snprintf(line, sizeof line, "step %lld/%lld loss %.4f |g| %.2f %stok/s MFU %s ETA %s", (long long)t->step,
-		 (long long)t->steps, t->loss, t->grad_norm, rate, mfu, eta);
+	if (!s->paced)
+		snprintf(loss, sizeof loss, " loss %.4f |g| %.2f", t->loss, t->grad_norm);
+	snprintf(line, sizeof line, "step %lld/%lld%s %stok/s MFU %s ETA %s", (long long)t->step, (long long)t->steps,
+		 loss, rate, mfu, eta);
 	put_line(s, line);
 	if (last)
 		fo_screen_end_line(s);
@@ -608,7 +618,10 @@ static void say_figures(const struct fo_train_result *r, struct fo_doc *d)
 		first = fo_doc_printf(d, "step %lld:", (long long)r->first_step);
 	if (isfinite(r->val_loss))
 		held_out = fo_doc_printf(d, ", held-out %.4f", r->val_loss);
-	fo_doc_line(d, "loss", "training %.4f (%s %.4f)%s", r->mean_loss, first, r->first_loss, held_out);
+	if (r->paced)
+		fo_doc_line(d, "paced", FO_RECORD_PACED_WHY "; no loss, no MFU");
+	else
+		fo_doc_line(d, "loss", "training %.4f (%s %.4f)%s", r->mean_loss, first, r->first_loss, held_out);
 	if (isfinite(r->bigram_loss))
 		fo_doc_line(d, "", "a bigram model of the same tokens: %.4f%s", r->bigram_loss,
 			    r->val_loss < r->bigram_loss ? " (beaten)" : " (NOT beaten)");

@@ -16,6 +16,7 @@ struct fo_screen {
 	char last_what[64];   /* preparation announced last (plain output) */
 	int64_t what_ns;      /* when that began */
 	double what_done;     /* how much of it was done then */
+	bool paced;           /* operations take given times: there is no loss */
 	bool plan_is_all;     /* a dry run: the plan is the result, and waits for its reader */
 	struct fo_json *plan; /* not NULL: gets the plan as members of the open object */
 };
