@@ -33,8 +33,8 @@ static void print(struct line *l)
 		range(&j, fo_job_part_name[i], m.part[i]);
 	range(&j, "memory", m.total);
 	range(&j, "usable", m.usable);
-	for (int i = 0; i < FO_JOB_TIMES; i++)
-		range(&j, i == FO_JOB_TIME_OPTIMIZER ? "t.optimizer" : fo_job_time_name[i], s.part[i]);
+	for (int i = 0; i < FO_PREDICT_PARTS; i++)
+		range(&j, i == FO_PREDICT_OPTIMIZER ? "t.optimizer" : fo_predict_part_name[i], s.part[i]);
 	range(&j, "seconds", s.total);
 	range(&j, "tokens_s", s.tokens_s);
 	range(&j, "mfu", s.mfu);

@@ -4,7 +4,7 @@
 #ifndef BENCH_JOB_LINE_H
 #define BENCH_JOB_LINE_H
 
-#include "job/step.h"
+#include "job/worth.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -10,7 +10,8 @@ over the published figure, less 1. "in" is the share of the rows whose figure li
 """
 import csv, json, statistics, subprocess, sys
 
-FORM = {'llm-foundry': 'composer', 'torchtitan': 'torchtitan', 'maxtext': 'maxtext', 'llmq': 'llmq', 'ml_dataflow': 'ml_dataflow'}
+FORM = {'llm-foundry': 'llm-foundry', 'torchtitan': 'torchtitan', 'maxtext': 'maxtext', 'llmq': 'llm.q', 'ml_dataflow': 'ml_dataflow',
+        'dgxc-benchmarking': 'nemo', 'megatron-bridge': 'nemo', 'nemo-24.07': 'nemo', 'nemo-longctx': 'nemo'}
 GPU = {'A100-80GB': 'A100-SXM4-80GB', 'A100-40GB': 'A100-SXM4-40GB', 'H100': 'H100-SXM5-80GB', 'H200': 'H200-SXM-141GB', 'B200': 'B200-SXM-HGX',
        'GB200': 'GB200-NVL72', 'GB300': 'GB300-NVL72', 'B300': 'B300-SXM-HGX', 'V100': 'V100-SXM2-32GB', 'RTX5090': 'RTX-5090', 'RTX4090': 'RTX-4090',
        'RTXPRO6000': 'RTX-PRO-6000-Blackwell'}
@@ -72,8 +73,10 @@ def job(r):
         j['pp_schedule'] = 2
     elif num(r, 'pp', 1) > 1:
         j['pp_schedule'] = 1
+    if num(r, 'pp', 1) * num(r, 'vp', 1) > num(r, 'layers'):  # Llama 405B: 126 layers and both ends in 128 parts
+        j['pp_embedding_counts'] = j['pp_loss_counts'] = 1
     if not r['zero_stage']:
-        j['zero'] = 1 if j['form'] == 'megatron' else 0
+        j['zero'] = 1 if j['form'] in ('megatron', 'nemo') else 0
     if r['micro_batch']:
         j['micro_batch'] = r['micro_batch']
     if r['global_batch_seqs']:
@@ -91,7 +94,7 @@ def job(r):
             j['recompute_layers'] = again[2]
     if g == 'bloom':
         # Megatron-DeepSpeed of 2022: scores stored, fused norms and GELU, 4 adapters of 100 Gbit/s for 8 devices.
-        j.update({'form': 'deepspeed', 'attention': 0, 'sequence_parallel': 0, 'clip': 1, 'net_gbit': 50, 'fused_norm': 1, 'fused_activation': 1})
+        j.update({'form': 'megatron-deepspeed', 'attention': 0, 'sequence_parallel': 0, 'clip': 1, 'net_gbit': 50, 'fused_norm': 1, 'fused_activation': 1})
         if 'fp32 grad' in p:
             j['grad_accumulate'] = 0
     if g == 'simumax':
@@ -102,7 +105,7 @@ def job(r):
         if not again:
             j['recompute'] = 0
     if g == 'llm-foundry':
-        j.update({'attention': 2, 'compile': 0, 'compile_loss': 0})
+        j.update({'compile': 0, 'compile_loss': 0})  # attention in Triton, which no setting names
     return j
 
 

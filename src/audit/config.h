@@ -4,7 +4,7 @@
 #define FO_AUDIT_CONFIG_H
 
 #include "audit/audit.h"
-#include "job/step.h"
+#include "job/worth.h"
 
 struct fo_audit_config {
 	struct fo_job *job;               /* must outlive the audit's use of this struct; its arena takes texts */

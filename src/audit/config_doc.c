@@ -80,11 +80,10 @@ static void mfu_facts(struct fo_doc *d, const struct fo_audit_config *c)
 static void step_table(struct fo_doc *d, const struct fo_audit_config *c)
 {
 	const struct fo_job_step *t = &c->step;
-	fo_doc_table(d, FO_DRAW_FITTED, "Time of a step, from rooflines and the arithmetic of collectives", "lrr",
-		     "part", "time", "share");
-	for (int p = 0; p < FO_JOB_TIMES; p++)
+	fo_doc_table(d, FO_DRAW_FITTED, "Time of a step, predicted (docs/predict.md)", "lrr", "part", "time", "share");
+	for (int p = 0; p < FO_PREDICT_PARTS; p++)
 		if (!fo_range_known(t->part[p]) || t->part[p].high > 0)
-			fo_doc_row(d, fo_job_time_name[p],
+			fo_doc_row(d, fo_predict_part_name[p],
 				   fo_range_known(t->part[p]) ? seconds(d, t->part[p]) : "not known",
 				   percent(d, t->share[p]));
 	fo_doc_row(d, "step", seconds(d, t->total), "");
@@ -132,12 +131,12 @@ static void step_json(struct fo_json *j, const struct fo_job_step *t)
 	range_json(j, "mfu", t->mfu);
 	range_json(j, "mfu_causal", t->mfu_causal);
 	fo_json_object(j, "parts");
-	for (int p = 0; p < FO_JOB_TIMES; p++)
-		range_json(j, fo_job_time_name[p], t->part[p]);
+	for (int p = 0; p < FO_PREDICT_PARTS; p++)
+		range_json(j, fo_predict_part_name[p], t->part[p]);
 	fo_json_close(j);
 	fo_json_object(j, "shares");
-	for (int p = 0; p < FO_JOB_TIMES; p++)
-		range_json(j, fo_job_time_name[p], t->share[p]);
+	for (int p = 0; p < FO_PREDICT_PARTS; p++)
+		range_json(j, fo_predict_part_name[p], t->share[p]);
 	fo_json_close(j);
 	fo_json_close(j);
 }

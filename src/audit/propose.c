@@ -73,8 +73,7 @@ static void value_it(const struct fo_proposal *p, const struct fo_job_gain *g, s
 	f->gain = fo_range(NAN);
 	if (modelled(g)) {
 		f->gain = g->times;
-		f->gain_from = p->compiled ? "roofline and communication arithmetic, once compiled"
-					   : "roofline and communication arithmetic";
+		f->gain_from = p->compiled ? "both settings predicted, once compiled" : "both settings predicted";
 	} else if (p->published.high > 0) {
 		f->gain = (struct fo_range){ p->published.low, p->published.high };
 		f->gain_from = p->published.source;
@@ -129,16 +128,18 @@ static const char *proposed_text(const struct fo_site *s, const struct fo_propos
 	return all;
 }
 
-/* The level after what the change is worth; false: it is worth nothing and not reported. */
+/* The level after what the change is worth; false: it is worth nothing and not reported. Ends of a gain are as far
+ * apart as two runs of one configuration at least, so its middle decides whether it is worth a line. */
 static bool judge(const struct fo_proposal *p, struct fo_audit_finding *f)
 {
 	f->level = p->level;
 	if (!fo_range_known(f->gain))
 		return true;
+	double middle = sqrt(f->gain.low * f->gain.high);
 	bool loses = f->gain.low < 1 && f->gain.high <= 1;
-	if (loses || (!p->always && (f->gain.high < 1.005 || fo_range_middle(f->gain) < 1)))
+	if (loses || (!p->always && middle < 1.005))
 		return false;
-	if (f->gain.high < 1.01 || fo_range_middle(f->gain) < 1)
+	if (middle < 1.01)
 		f->level = FO_AUDIT_NOTE;
 	if (p->serious > 0 && f->gain.low >= p->serious)
 		f->level = FO_AUDIT_SERIOUS;

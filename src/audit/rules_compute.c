@@ -172,7 +172,7 @@ static void look_optimizer(struct fo_site *s)
 
 static void look_graphs(struct fo_site *s)
 {
-	struct fo_range host = s->step->share[FO_JOB_TIME_HOST];
+	struct fo_range host = s->step->share[FO_PREDICT_HOST];
 	if (!fo_site_is(s, FO_JOB_CUDA_GRAPHS, 0) || !fo_range_known(host) || host.low < HOST_BOUND)
 		return;
 	struct fo_proposal p = { .level = FO_AUDIT_ADVICE,

@@ -221,7 +221,7 @@ static void look_hybrid_in_node(struct fo_site *s)
 
 static void look_network(struct fo_site *s)
 {
-	struct fo_range share = s->step->share[FO_JOB_TIME_DATA];
+	struct fo_range share = s->step->share[FO_PREDICT_DATA];
 	if (!fo_range_known(share) || share.low < NETWORK_BOUND)
 		return;
 	fo_site_report(s, fo_site_spans(s) ? FO_AUDIT_ADVICE : FO_AUDIT_NOTE, -1,

@@ -151,7 +151,7 @@ static void look_layers(struct fo_site *s)
 {
 	double layers = (double)s->job->model.layers, pp = fo_job_number(s->job, FO_JOB_PP),
 	       v = fo_job_or(s->job, FO_JOB_PP_VIRTUAL, 1);
-	if (fmod(layers, pp * v) == 0)
+	if (fmod(layers, pp * v) == 0 || s->shape->first_layers + s->shape->middle_layers > 0)
 		return;
 	double most = ceil(layers / (pp * v)) * v;
 	fo_site_report(

@@ -116,26 +116,26 @@ static void say(struct fo_doc *d, const struct fo_score *s, const struct fo_scor
 {
 	fo_doc_title(d, "Predictions of %s", path);
 	fo_doc_table(d, FO_DRAW_FITTED, "Tokens/s, predicted by a fit without any row of the same model, in %",
-		     "lrrrrrrrrr", "group", "rows", "covered", "mean", "median", "bias", "p90", "guess", "in 80 %",
-		     "half-width");
+		     "lrrrrrrrrr", "group", "rows", "covered", "mean", "median", "bias", "p90", "guess", "inside",
+		     "width");
 	row(d, &s->overall);
 	for (int i = 0; i < s->groups; i++)
 		row(d, &s->group[i]);
 	row(d, &s->moe);
 	fo_doc_table(d, FO_DRAW_FITTED, "Without any row of the publisher; order; peak memory, in %", "lrrrrrrrrrr",
-		     "group", "mean", "median", "in 80 %", "half-width", "rank", "regret", "random", "memory", "mean",
-		     "pooled");
+		     "group", "mean", "median", "inside", "width", "rank", "regret", "random", "peaks", "mean",
+		     "plain");
 	more(d, &s->overall);
 	for (int i = 0; i < s->groups; i++)
 		more(d, &s->group[i]);
 	more(d, &s->moe);
 	say_left(d, t);
 	fo_doc_para(
-		d,
-		"guess: a constant MFU for each GPU and number type, the median of other models. in 80 %%: rows inside "
-		"their 80 %% interval. rank: correlation of ranks. regret: best measured over picked, less 1, among at "
-		"least three configurations of the same work; random: a random pick's. memory: rows that give a "
-		"peak, and its error with the framework's overhead and with one for all.");
+		d, "guess: a constant MFU for each GPU and number type, the median of other models. inside: rows in "
+		   "their 80 %% interval, whose half-width is width in the median. rank: correlation of ranks. regret: "
+		   "best measured over picked, less 1, among at least three configurations of the same work; random: a "
+		   "random pick's. peaks: rows that give a peak of memory; its error with the framework's overhead "
+		   "(mean) and with one for all (plain).");
 }
 
 static void say_constants(struct fo_doc *d, const struct fo_score *s)

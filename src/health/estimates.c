@@ -19,9 +19,9 @@ static enum fo_health_answer above(struct fo_range r, double bound)
 static struct fo_range exposed(const struct fo_job_step *s)
 {
 	struct fo_range comm = fo_range(0), rest = fo_range(0);
-	for (int i = 0; i < FO_JOB_TIMES; i++) {
-		bool is = i == FO_JOB_TIME_TENSOR || i == FO_JOB_TIME_CONTEXT || i == FO_JOB_TIME_EXPERT ||
-			  i == FO_JOB_TIME_DATA;
+	for (int i = 0; i < FO_PREDICT_PARTS; i++) {
+		bool is = i == FO_PREDICT_TENSOR || i == FO_PREDICT_CONTEXT || i == FO_PREDICT_EXPERT ||
+			  i == FO_PREDICT_DATA;
 		struct fo_range *sum = is ? &comm : &rest;
 		if (fo_range_known(s->part[i]))
 			*sum = fo_range_plus(*sum, s->part[i]);

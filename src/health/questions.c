@@ -333,8 +333,8 @@ static struct fo_range ranks_on_a_node(const struct fo_health *h, const struct f
 	return read == c->group_size ? (struct fo_range){ fmin(fewest, here), most } : unknown;
 }
 
-/* NCCL's protocol LL stores a flag beside every four bytes, which leaves half of the link's rate (the tuning table in
- * src/job/collective.c). */
+/* NCCL's protocol LL stores a flag beside every four bytes, which leaves half of the link's rate (NCCL's
+ * tuning table: tuning.cc, commit 5067397c). */
 static void say_protocol(struct fo_health *h, struct fo_health_question *q, const char *kernel, int64_t bytes)
 {
 	if (strstr(kernel, "_LL") && !strstr(kernel, "_LL128"))
@@ -344,8 +344,8 @@ static void say_protocol(struct fo_health *h, struct fo_health_question *q, cons
 				   fo_health_num(h, (double)bytes, FO_DRAW_BYTES));
 }
 
-/* Rate that the links leave a ring, GB/s (src/job/collective.c): within a node the link between devices; beyond it the
- * adapters of all ranks of the group on a node together, which the link within may limit. */
+/* Rate that the links leave a ring, GB/s (as src/predict/time.c has it): within a node the link between devices; beyond
+ * it the adapters of all ranks of the group on a node together, which the link within may limit. */
 static double rate_of_links(const struct fo_health *h, double on_a_node, double net, int group)
 {
 	double inside = h->device->scaleup_gb_s > 0 ? h->device->scaleup_gb_s : INFINITY;

@@ -32,6 +32,9 @@ struct fo_job_shape {
 	double micro_batches;     /* of one step of one rank */
 	double global_batch, seq; /* sequences, tokens */
 	double tokens;            /* of one step, all devices */
+	/* Layers of the first and the last pipeline stage and of the fullest one between them, where a file divides
+	 * them unevenly; 0: evenly. */
+	double first_layers, middle_layers, last_layers;
 	const char *wrong;        /* a contradiction in one sentence, arena of the job; NULL */
 	const char *wrong_try;    /* what would mend it; NULL: not known */
 	int wrong_setting;        /* enum fo_job_setting that it is about, whose place is shown; -1: none */

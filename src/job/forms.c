@@ -503,6 +503,7 @@ void fo_form_apply(struct fo_reading *r)
 		if (row && !again)
 			apply_row(r, row, e);
 		else if (!row && !again && e->kind != FO_CONF_CALL && *e->path && !ignored(r->form, e->path) &&
+			 !(r->form->knows && r->form->knows(e->path)) &&
 			 !fo_form_lists(r->form, r->form->signature, e->path))
 			add_unread(r, e);
 	}

@@ -50,6 +50,13 @@ static const struct fo_form_row core[] = {
 	R("overlap_param_gather", PARAM_OVERLAP),
 	R("tp_comm_overlap", TP_OVERLAP),
 	R("overlap_p2p_comm", PP_OVERLAP),
+	R("decoder_first_pipeline_num_layers", PP_FIRST_LAYERS),
+	R("decoder_last_pipeline_num_layers", PP_LAST_LAYERS),
+	R("num_layers_in_first_pipeline_stage", PP_FIRST_LAYERS),
+	R("num_layers_in_last_pipeline_stage", PP_LAST_LAYERS),
+	R("account_for_embedding_in_pipeline_split", PP_EMBEDDING_COUNTS),
+	R("account_for_loss_in_pipeline_split", PP_LOSS_COUNTS),
+	R("pipeline_model_parallel_layout", PP_LAYOUT),
 	R("use_tp_pp_dp_mapping", PP_NEAR),
 	R("gradient_accumulation_fusion", FUSED_GRAD_ACCUMULATION),
 	R("apply_rope_fusion", FUSED_ROPE),
@@ -108,7 +115,7 @@ static const char ignored[] =
 	"mock_data accumulate_allreduce* grad_reduce_in_bf16 fp8_* fp4_* calculate_per_token_loss "
 	"empty_unused* profile_* use_distributed_optimizer group_query_attention use_torch_fsdp2 "
 	"use_megatron_fsdp use_custom_fsdp data_parallel_sharding_strategy num_layers_per_virtual* "
-	"num_virtual_stages* decoder_*_num_layers recompute_* multi_latent_attention q_lora_rank "
+	"num_virtual_stages* recompute_* first_last_layers_bf16 num_layers_at_* multi_latent_attention q_lora_rank "
 	"kv_lora_rank qk_head_dim qk_pos_emb_head_dim v_head_dim mscale* make_vocab* "
 	"step_batch_size_schedule manual_gc_interval cross_entropy_fusion_impl "
 	"override_opt* use_checkpoint* mtp_* initial_loss_scale loss_scale* bf16* hysteresis "
@@ -375,6 +382,12 @@ static void low_precision(struct fo_reading *r)
 	else if (fo_reading_says(r, "fp8_recipe", "mxfp8"))
 		kind = FO_JOB_FP8_MX;
 	fo_reading_state(r, FO_JOB_FP8, kind, e);
+	const struct fo_conf_entry *ends = fo_reading_find(r, "first_last_layers_bf16");
+	if (ends && fo_reading_on(r, "first_last_layers_bf16")) {
+		double at[] = { fo_reading_number(r, "num_layers_at_start_in_bf16"),
+				fo_reading_number(r, "num_layers_at_end_in_bf16") };
+		fo_reading_state(r, FO_JOB_FP8_SKIPPED, (isnan(at[0]) ? 1 : at[0]) + (isnan(at[1]) ? 1 : at[1]), ends);
+	}
 }
 
 static void sharding(struct fo_reading *r)

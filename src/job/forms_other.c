@@ -550,7 +550,14 @@ const struct fo_form fo_form_olmo = {
 
 static const struct fo_form_row flatout[] = {
 	R("model.name", MODEL),
-	M("model.layers", LAYERS, "0=- *=-"),
+	R("model.layers", LAYERS),
+	R("model.hidden", HIDDEN),
+	R("model.heads", HEADS),
+	R("model.kv-heads", KV_HEADS),
+	R("model.head-dim", HEAD_DIM),
+	R("model.ffn", FFN),
+	R("model.vocab", VOCAB),
+	M("model.tied", TIED, "yes=on no=off model=-"),
 	R("data.seq", SEQ),
 	M("data.packing", PACKED, "packed=on bestfit=on padded=off split=off"),
 	R("train.rows", MICRO_BATCH),
@@ -566,6 +573,9 @@ static const struct fo_form_row flatout[] = {
 	R("pass.overlap", GRAD_OVERLAP),
 	M("pass.reduce-dtype", GRAD_REDUCE, "fp32=fp32 bf16=bf16"),
 	M("pass.zero", ZERO, "off=0 1=1 2=2 3=3"),
+	M("pass.fp8", FP8, "off=off current=tensorwise delayed=delayed rowwise=rowwise rowwise-hp=rowwise"),
+	R("pass.fp8-scale-precompute", FP8_PRECOMPUTE),
+	M("pass.attention", ATTENTION, "flash=flash eager=eager"),
 	M("pass.zero-reshard", RESHARD, "forward=on backward=off step=off"),
 	M("pass.tp-async", TP_OVERLAP, "0=off auto=- *=on"),
 	M("optim.master", PARAM_DTYPE, "fp32=fp32 split=fp32 none=bf16"),
@@ -737,9 +747,44 @@ static void mesh_of(struct fo_reading *r)
 	sharing_of(r, dp);
 }
 
+/* Dimensions that replace the model's, 0: none, and what follows from them, as fo_run_model has it. */
+static void shape_of(struct fo_reading *r)
+{
+	struct fo_job *job = r->job;
+	static const enum fo_job_setting shape[] = { FO_JOB_LAYERS,   FO_JOB_HIDDEN, FO_JOB_HEADS, FO_JOB_KV_HEADS,
+						     FO_JOB_HEAD_DIM, FO_JOB_FFN,    FO_JOB_VOCAB };
+	for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+		if (fo_job_is(job, shape[i], 0))
+			job->value[shape[i]] = (struct fo_job_value){ .number = NAN };
+	const struct fo_conf_entry *heads = fo_reading_find(r, "model.heads"),
+				   *wide = fo_reading_find(r, "model.hidden|model.heads");
+	const char *name = job->value[FO_JOB_MODEL].text;
+	const struct fo_model *m = fo_model_preset_named(name ? name : "flatout-134m");
+	double n = fo_job_number(job, FO_JOB_HEADS), hidden = fo_job_number(job, FO_JOB_HIDDEN);
+	if (heads && !isnan(n) && isnan(fo_job_number(job, FO_JOB_KV_HEADS)))
+		fo_reading_state(r, FO_JOB_KV_HEADS, n, heads);
+	if (!wide || !m || !isnan(fo_job_number(job, FO_JOB_HEAD_DIM)) || (isnan(n) && isnan(hidden)))
+		return;
+	hidden = isnan(hidden) ? (double)m->hidden : hidden;
+	fo_reading_state(r, FO_JOB_HEAD_DIM, floor(hidden / (isnan(n) ? (double)m->heads : n)), wide);
+}
+
+static void skipped_of(struct fo_reading *r)
+{
+	const struct fo_conf_entry *e = fo_reading_find(r, "pass.fp8-skip-first|pass.fp8-skip-last");
+	double n = stated(r, "pass.fp8-skip-first") + stated(r, "pass.fp8-skip-last");
+	if (e && n > 0)
+		fo_reading_state(r, FO_JOB_FP8_SKIPPED, n, e);
+}
+
+/* `train` refuses every other key. */
+static bool option_of_run(const char *key) { return fo_opt_find(fo_run_options, key) >= 0; }
+
 static void finish_flatout(struct fo_reading *r)
 {
 	struct fo_job *job = r->job;
+	shape_of(r);
+	skipped_of(r);
 	mesh_of(r);
 	const struct fo_conf_entry *seq = fo_reading_find(r, "data.seq"),
 				   *every = fo_reading_find(r, "checkpoint.every");
@@ -779,9 +824,7 @@ static void finish_flatout(struct fo_reading *r)
 const struct fo_form fo_form_flatout = {
 	.name = { "flatout", "Flatout (run.yaml)", "of this release" },
 	.rows = { flatout },
-	.ignored = { "model.* data.* run.* train.* optim.* eval.* checkpoint.* guard.* "
-		     "log.* report.* sample.* memory.* mesh.* pass.* "
-		     "program.*" },
+	.knows = option_of_run,
 	.signature = "run.dir data.path train.micro-batches pass.merge-qkv train.rows run.seed optim.master",
 	.finish = finish_flatout,
 };

@@ -8,15 +8,25 @@ static const struct {
 	const char *id;
 	enum fo_job_style style;
 } style_of_form[] = {
-	{ "megatron", FO_JOB_STYLE_MEGATRON },  { "nemo", FO_JOB_STYLE_MEGATRON },
-	{ "bridge", FO_JOB_STYLE_MEGATRON },    { "deepspeed", FO_JOB_STYLE_DEEPSPEED },
-	{ "torchtitan", FO_JOB_STYLE_TORCH },   { "hf", FO_JOB_STYLE_TORCH },
-	{ "transformers", FO_JOB_STYLE_TORCH }, { "trl", FO_JOB_STYLE_TORCH },
-	{ "accelerate", FO_JOB_STYLE_TORCH },   { "axolotl", FO_JOB_STYLE_TORCH },
-	{ "llama", FO_JOB_STYLE_TORCH },        { "lightning", FO_JOB_STYLE_TORCH },
-	{ "maxtext", FO_JOB_STYLE_TORCH },      { "composer", FO_JOB_STYLE_TORCH },
-	{ "llm-foundry", FO_JOB_STYLE_TORCH },  { "fsdp", FO_JOB_STYLE_TORCH },
-	{ "olmo", FO_JOB_STYLE_TORCH },         { "gpt-neox", FO_JOB_STYLE_DEEPSPEED },
+	{ "megatron", FO_JOB_STYLE_MEGATRON },
+	{ "nemo", FO_JOB_STYLE_MEGATRON },
+	{ "megatron-deepspeed", FO_JOB_STYLE_DEEPSPEED },
+	{ "bridge", FO_JOB_STYLE_MEGATRON },
+	{ "deepspeed", FO_JOB_STYLE_DEEPSPEED },
+	{ "torchtitan", FO_JOB_STYLE_TORCH },
+	{ "hf", FO_JOB_STYLE_TORCH },
+	{ "transformers", FO_JOB_STYLE_TORCH },
+	{ "trl", FO_JOB_STYLE_TORCH },
+	{ "accelerate", FO_JOB_STYLE_TORCH },
+	{ "axolotl", FO_JOB_STYLE_TORCH },
+	{ "llama", FO_JOB_STYLE_TORCH },
+	{ "lightning", FO_JOB_STYLE_TORCH },
+	{ "maxtext", FO_JOB_STYLE_TORCH },
+	{ "composer", FO_JOB_STYLE_TORCH },
+	{ "llm-foundry", FO_JOB_STYLE_TORCH },
+	{ "fsdp", FO_JOB_STYLE_TORCH },
+	{ "olmo", FO_JOB_STYLE_TORCH },
+	{ "gpt-neox", FO_JOB_STYLE_DEEPSPEED },
 	{ "litgpt", FO_JOB_STYLE_TORCH },
 };
 
@@ -74,12 +84,17 @@ void fo_job_counts_of(const struct fo_model *m, struct fo_job_counts *c)
 	c->head = c->h * c->vocab;
 }
 
-/* Layers are dealt evenly; where that does not come out, the fullest stage has one more. Dense layers of a mixture come
+/* Layers are dealt evenly unless a file says otherwise; where that does not come out, the fullest stage has one more. Dense layers of a mixture come
  * first. */
 void fo_job_stage_of(const struct fo_job_counts *m, const struct fo_job_shape *s, double index, struct fo_job_stage *o)
 {
 	double each = m->layers / s->pp, before = floor(each) * index;
 	*o = (struct fo_job_stage){ .layers = ceil(each), .first = index == 0, .last = index == s->pp - 1 };
+	if (s->first_layers + s->middle_layers + s->last_layers > 0) {
+		before = o->first ? 0 : s->first_layers + (index - 1) * s->middle_layers;
+		o->layers = o->first ? s->first_layers : s->middle_layers;
+		o->layers = o->last ? s->last_layers : o->layers;
+	}
 	o->dense = m->moe > 0 ? fmin(o->layers, fmax(0, m->dense - before)) : o->layers;
 	o->moe = o->layers - o->dense;
 	double experts = o->moe * m->experts * m->expert / (s->ep * s->etp);

@@ -48,6 +48,9 @@ struct fo_range fo_job_adapter_weights(const struct fo_job *job, const struct fo
 /* Bytes of a frozen weight of a linear layer. */
 struct fo_range fo_job_base_bytes(const struct fo_job *job);
 
+/* Layers of uneven pipeline stages, and what contradicts: first_layers, middle_layers, last_layers, chunks, wrong. */
+void fo_job_stages_of(struct fo_job *job, struct fo_job_shape *o);
+
 /* What decides how much of a layer is kept and how much is done again. */
 enum fo_job_again {
 	FO_JOB_AGAIN_NONE,

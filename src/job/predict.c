@@ -58,6 +58,7 @@ struct asking {
 	const struct fo_job_machine_given *given;
 	struct fo_job_asked *o;
 	const struct fo_predict_style *style;
+	bool stated; /* assume nothing of how states are sharded */
 };
 
 #define INFER(k, ...)                                                                                            \
@@ -159,6 +160,15 @@ static void sharding(struct asking *k, struct fo_predict_layout *l)
 		l->shard = s->shard;
 }
 
+/* 1 and -1 by a file or by a default of the framework's release; 0: its style decides. */
+static int on_or_off(const struct fo_job *job, enum fo_job_setting s)
+{
+	double v = fo_job_number(job, s);
+	if (isnan(v) || job->value[s].origin == FO_JOB_AUTO)
+		return 0;
+	return v != 0 ? 1 : -1;
+}
+
 static void layout(struct asking *k)
 {
 	const struct fo_job_shape *s = &k->o->shape;
@@ -172,26 +182,22 @@ static void layout(struct asking *k)
 					 .micro_batches = s->micro_batches,
 					 .global_batch = s->global_batch };
 	pipeline(k, l);
+	l->uneven = (struct fo_predict_uneven){ s->first_layers, s->middle_layers, s->last_layers };
 	sharding(k, l);
 	recompute(k, l);
 	double sp = fo_job_number(k->job, FO_JOB_SEQUENCE_PARALLEL);
 	l->sp = l->tp > 1 && (isnan(sp) ? k->style->sequence_parallel : sp != 0);
 	if (l->tp > 1 && isnan(sp))
 		INFER(k, "sequence parallelism beside tensor parallelism: %s", l->sp ? "on" : "off");
-	if (fo_job_is(k->job, FO_JOB_TP_OVERLAP, 1))
-		l->tp_overlap = 1;
-	else if (fo_job_is(k->job, FO_JOB_TP_OVERLAP, 0) && fo_job_stated(k->job, FO_JOB_TP_OVERLAP))
-		l->tp_overlap = -1;
+	l->tp_overlap = on_or_off(k->job, FO_JOB_TP_OVERLAP);
+	l->dp_overlap = on_or_off(k->job, FO_JOB_GRAD_OVERLAP);
+	l->graphs = on_or_off(k->job, FO_JOB_CUDA_GRAPHS);
 	l->keeps_weights = l->zero >= 3 && fo_job_is(k->job, FO_JOB_RESHARD, 0);
 	l->stages_near = l->pp > 1 && fo_job_is(k->job, FO_JOB_PP_NEAR, 1);
-	double overlap = fo_job_number(k->job, FO_JOB_GRAD_OVERLAP);
-	if (!isnan(overlap) && fo_job_stated(k->job, FO_JOB_GRAD_OVERLAP))
-		l->dp_overlap = overlap ? 1 : -1;
-	if (fo_job_is(k->job, FO_JOB_CUDA_GRAPHS, 1))
-		l->graphs = 1;
-	else if (fo_job_is(k->job, FO_JOB_CUDA_GRAPHS, 0) && fo_job_stated(k->job, FO_JOB_CUDA_GRAPHS))
-		l->graphs = -1;
 }
+
+/* AdamW in fp32 reads and writes 28 bytes of a weight; a list of separate operations does some twenty passes over 4. */
+#define UPDATE_BY_STEPS 80
 
 /* Bytes of an element of a type of settings.def's words. */
 static double bytes_of(double type) { return type == FO_JOB_FP32 ? 4 : 2; }
@@ -213,11 +219,15 @@ static void habits(struct asking *k)
 		p->gradient_bytes = bytes_of(reduce);
 	if (fo_job_is(job, FO_JOB_OPTIMIZER_IN_BACKWARD, 1))
 		p->kept_gradient = -1;
+	bool torch = fo_job_style_of(job) == FO_JOB_STYLE_TORCH;
 	if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 1))
 		p->logit_bytes = 8;
+	else if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 0)) /* also beside a model that is compiled */
+		p->logit_bytes = fo_predict_style[torch ? FO_PREDICT_STYLE_EAGER : FO_PREDICT_STYLE_MEG22].logit_bytes;
+	if (fo_job_is(job, FO_JOB_OPTIMIZER_FUSED, 0))
+		p->optimizer_bytes = UPDATE_BY_STEPS;
 	/* PyTorch's ways hold one copy of the weights, which is the master. */
-	bool torch = fo_job_style_of(job) == FO_JOB_STYLE_TORCH,
-	     small = fo_job_is(job, FO_JOB_PARAM_DTYPE, FO_JOB_BF16);
+	bool small = fo_job_is(job, FO_JOB_PARAM_DTYPE, FO_JOB_BF16);
 	double moments = fo_job_number(job, FO_JOB_MOMENTS);
 	double of_moment = small && torch ? 2 : 4; /* as the weight where nobody says it */
 	if (!isnan(moments))                       /* the third word of MOMENTS is 8bit */
@@ -267,7 +277,7 @@ static fo_status check_shape(struct asking *k, const struct fo_cluster *c)
 {
 	struct fo_job_shape *s = &k->o->shape;
 	fo_job_shape_of(k->job, c, s);
-	if (s->stage_unknown) {
+	if (s->stage_unknown && !k->stated) {
 		settle_zero(k);
 		fo_job_shape_of(k->job, c, s);
 	}
@@ -301,7 +311,9 @@ static fo_status check_division(const struct asking *k)
 		return fo_hint(fo_fail(FO_EARG, "tp %.15g does not fit the %.15g heads of keys and values of %s", s->tp,
 				       kv, m->name),
 			       "tp %.15g does", nearest_divisor(kv, s->tp, kv));
-	if (s->pp * s->chunks > (double)m->layers)
+	double ends = fo_job_is(k->job, FO_JOB_PP_EMBEDDING_COUNTS, 1) + fo_job_is(k->job, FO_JOB_PP_LOSS_COUNTS, 1);
+	bool uneven = s->first_layers + s->middle_layers + s->last_layers > 0;
+	if (!uneven && s->pp * s->chunks > (double)m->layers + ends)
 		return fo_hint(fo_fail(FO_EARG,
 				       "%.15g pipeline stages of %.15g chunks are more than the %lld layers of %s",
 				       s->pp, s->chunks, (long long)m->layers, m->name),
@@ -352,10 +364,10 @@ static fo_status check_ways(const struct asking *k)
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++)
 		if (fo_job_is(k->job, row[i].s, 1))
 			return fo_hint(fo_fail(FO_EUNSUPPORTED, "a step with %s is not predicted", row[i].what),
-				       "'flatout audit' estimates what offloading costs");
+				       "'flatout audit' says what memory it saves");
 	if (fo_job_recompute_of(k->job).offload)
 		return fo_hint(fo_fail(FO_EUNSUPPORTED, "a step with activations in host memory is not predicted"),
-			       "'flatout audit' estimates what offloading costs");
+			       "'flatout audit' says what memory it saves");
 	return FO_OK;
 }
 
@@ -389,21 +401,35 @@ static fo_status prepare(struct asking *k, const struct fo_cluster *c, double se
 	return FO_OK;
 }
 
+static fo_status ask(struct asking *k, const struct fo_cluster *c)
+{
+	struct fo_job_shape *s = &k->o->shape;
+	*k->o = (struct fo_job_asked){ 0 };
+	FO_TRY(begin(k, c));
+	fo_job_shape_of(k->job, c, s);
+	if (isnan(s->tp * s->pp * s->cp * s->chunks))
+		return check_shape(k, c);
+	FO_TRY(check_division(k)); /* of a division that no model of this shape can have no number of devices helps */
+	if (!k->stated)            /* a what-if gives what no option of the caller says */
+		FO_TRY(check_given(k));
+	FO_TRY(check_shape(k, c));
+	FO_TRY(prepare(k, c, s->seq));
+	layout(k);
+	double skipped = fo_job_number(k->job, FO_JOB_FP8_SKIPPED);
+	if (skipped > 0 && k->o->job.type != FO_PREDICT_BF16)
+		INFER(k, "%.15g layers that keep 16 bits count as %s", skipped, fo_predict_type_name[k->o->job.type]);
+	return FO_OK;
+}
+
 fo_status fo_job_ask(struct fo_job *job, const struct fo_cluster *c, const struct fo_job_machine_given *given,
 		     struct fo_job_asked *o)
 {
-	*o = (struct fo_job_asked){ 0 };
-	struct asking k = { .job = job, .given = given, .o = o };
-	FO_TRY(begin(&k, c));
-	fo_job_shape_of(job, c, &o->shape);
-	if (isnan(o->shape.tp * o->shape.pp * o->shape.cp * o->shape.chunks))
-		return check_shape(&k, c);
-	FO_TRY(check_division(&k)); /* of a division that no model of this shape can have no number of devices helps */
-	FO_TRY(check_given(&k));
-	FO_TRY(check_shape(&k, c));
-	FO_TRY(prepare(&k, c, o->shape.seq));
-	layout(&k);
-	return FO_OK;
+	return ask(&(struct asking){ .job = job, .given = given, .o = o }, c);
+}
+
+fo_status fo_job_ask_stated(struct fo_job *job, const struct fo_cluster *c, struct fo_job_asked *o)
+{
+	return ask(&(struct asking){ .job = job, .o = o, .stated = true }, c);
 }
 
 fo_status fo_job_ask_base(struct fo_job *job, const struct fo_cluster *c, const struct fo_job_machine_given *given,

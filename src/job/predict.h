@@ -26,6 +26,8 @@ struct fo_job_asked {
  * hint has the nearest thing that works. */
 FO_CHECKED fo_status fo_job_ask(struct fo_job *job, const struct fo_cluster *c,
 				const struct fo_job_machine_given *given, struct fo_job_asked *out);
+/* The same where nothing may be assumed of how states are sharded, and nothing of the job is changed: for audits. */
+FO_CHECKED fo_status fo_job_ask_stated(struct fo_job *job, const struct fo_cluster *c, struct fo_job_asked *out);
 /* The same for a search over divisions: job, base and inferred alone are set; batch and degrees may be unknown. */
 FO_CHECKED fo_status fo_job_ask_base(struct fo_job *job, const struct fo_cluster *c,
 				     const struct fo_job_machine_given *given, struct fo_job_asked *out);

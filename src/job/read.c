@@ -433,6 +433,11 @@ static void change(const struct fo_job *job, struct fo_model *m)
 		*field[i].to = v;
 		changed = true;
 	}
+	if (fo_job_stated(job, FO_JOB_TIED) && !isnan(fo_job_number(job, FO_JOB_TIED)) &&
+	    m->tied != fo_job_is(job, FO_JOB_TIED, 1)) {
+		m->tied = !m->tied;
+		changed = true;
+	}
 	if (changed && strlen(m->name) + 10 < sizeof m->name)
 		strcat(m->name, ", changed");
 }

@@ -339,6 +339,7 @@ void fo_job_shape_of(struct fo_job *job, const struct fo_cluster *c, struct fo_j
 	experts(job, o);
 	batch(job, o);
 	o->tokens = o->global_batch * o->seq;
+	fo_job_stages_of(job, o);
 	if (job->has_model && o->pp > (double)job->model.layers)
 		WRONG("%.15g pipeline stages are more than the %lld layers of the model", o->pp,
 		      (long long)job->model.layers);

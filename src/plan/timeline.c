@@ -14,72 +14,35 @@ const char *const fo_plan_op_name[FO_PLAN_OPS] = {
 	"experts", "send",     "gather weights",   "reduce gradients",  "optimizer",       "rest",
 };
 
-/* Of what a product takes forward, backward takes twice; of attention 2.5 times, of what is bound by memory 1.6 times
- * (src/predict). Of communication that products wait for, backward has as much as forward. */
-#define FORWARD_MATMUL (1 / 3.0)
-#define FORWARD_ATTENTION (1 / 3.5)
-#define FORWARD_MEMORY (1 / 2.6)
-/* Exposed data-parallel traffic: gathers ahead of forward, reductions behind backward; with stage 3 three passes of
- * which one is a reduction. */
-#define GATHERED (2 / 3.0)
-
-/* Seconds of one slot of an ordinary stage, and what the head adds on the last part of the model. */
-struct times {
-	double forward, backward, head_forward, head_backward;
-	double call[3]; /* tensor, context, expert: of one direction */
-	double hop, gather, reduce, optimizer, rest;
-};
-
-static double part(const struct fo_predict_step *s, enum fo_predict_part p) { return fmax(0, s->part[p]); }
-
-static struct times times_of(const struct fo_predict_layout *l, const struct fo_predict_step *s)
-{
-	double slots = fmax(1, s->micro_batches) * fmax(1, l->chunks), m = fmax(1, s->micro_batches);
-	double matmul = part(s, FO_PREDICT_MATMUL), attention = part(s, FO_PREDICT_ATTENTION),
-	       memory = part(s, FO_PREDICT_MEMORY);
-	double forward = matmul * FORWARD_MATMUL + attention * FORWARD_ATTENTION + memory * FORWARD_MEMORY;
-	double all = matmul + attention + memory + part(s, FO_PREDICT_RECOMPUTE) + part(s, FO_PREDICT_HOST);
-	double gathered = l->zero >= 3 ? GATHERED : 0,
-	       head = part(s, FO_PREDICT_LOSS) * fmax(1, l->pp); /* of one stage */
-	return (struct times){
-		.forward = forward / slots,
-		.backward = (all - forward) / slots,
-		.head_forward = head * FORWARD_MATMUL / m,
-		.head_backward = head * (1 - FORWARD_MATMUL) / m,
-		.call = { part(s, FO_PREDICT_TENSOR) / (2 * slots), part(s, FO_PREDICT_CONTEXT) / (2 * slots),
-			  part(s, FO_PREDICT_EXPERT) / (2 * slots) },
-		.hop = part(s, FO_PREDICT_SENDS) / (2 * slots),
-		.gather = gathered * part(s, FO_PREDICT_DATA),
-		.reduce = (1 - gathered) * part(s, FO_PREDICT_DATA),
-		.optimizer = part(s, FO_PREDICT_OPTIMIZER),
-		.rest = part(s, FO_PREDICT_REST),
-	};
-}
-
 /* ---- the fleet ---- */
 
 struct making {
 	struct fo_fleet *f;
 	struct fo_fleet_role *role;
-	struct times t;
+	const struct fo_predict_step *s;
 	struct fo_pp_shape shape;
 	int32_t stage;
 	uint8_t tensor, context, expert, data, stages; /* groups */
 	uint8_t inside, between;                       /* links */
-	double layers;                                 /* of this stage over the mean stage's */
+	double layers;                                 /* of one slot of this stage */
 	int32_t last;                                  /* the newest operation that others wait for; -1: none */
 };
 
-static int32_t works(struct making *k, enum fo_plan_op name, double seconds)
+static int32_t works_on(struct making *k, enum fo_lane lane, enum fo_plan_op name, double seconds)
 {
 	int32_t op = fo_fleet_op_add(k->role, (struct fo_fleet_op){ .name = (int32_t)name,
-								    .lane = FO_LANE_COMPUTE,
+								    .lane = (uint8_t)lane,
 								    .does = FO_FLEET_WORKS,
 								    .kind = FO_CROWD_TENSOR,
 								    .seconds = seconds });
 	if (k->last >= 0)
 		fo_fleet_need(k->role, k->last);
 	return k->last = op;
+}
+
+static int32_t works(struct making *k, enum fo_plan_op name, double seconds)
+{
+	return works_on(k, FO_LANE_COMPUTE, name, seconds);
 }
 
 /* A call that the work behind it waits for. */
@@ -107,8 +70,7 @@ static int32_t meets(struct making *k, enum fo_lane lane, bool sends, int32_t pl
 							      .group = k->stages,
 							      .link = k->between,
 							      .peer = (int16_t)places,
-							      .wraps = true,
-							      .seconds = k->t.hop });
+							      .wraps = true });
 }
 
 /* One slot: what it receives, works on and sends. */
@@ -120,23 +82,35 @@ static void slot(struct making *k, struct fo_pp_slot s)
 						[FO_PP_WEIGHT] = FO_PLAN_WEIGHT };
 	static const enum fo_lane lane[2][2] = { { FO_LANE_RECV_BACKWARD, FO_LANE_SEND_BACKWARD },
 						 { FO_LANE_RECV_FORWARD, FO_LANE_SEND_FORWARD } };
-	const struct times *t = &k->t;
+	const struct fo_predict_slots *t = &k->s->slots;
 	struct fo_pp_peer from, to;
-	bool forward = s.work == FO_PP_FORWARD, apart = s.work == FO_PP_INPUT || s.work == FO_PP_WEIGHT;
+	bool forward = s.work == FO_PP_FORWARD;
 	bool head = fo_pp_position(&k->shape, k->stage, s.chunk) == fo_pp_parts(&k->shape) - 1;
-	double seconds = forward ? k->layers * t->forward + head * t->head_forward
-				 : k->layers * t->backward + head * t->head_backward;
+	double weight = k->layers * t->weight + head * t->head_weight,
+	       seconds = k->layers * t->work[!forward] + head * t->head[!forward];
+	if (s.work == FO_PP_INPUT)
+		seconds -= weight;
+	else if (s.work == FO_PP_WEIGHT)
+		seconds = weight;
 	int32_t got = -1;
 	if (fo_pp_needs(&k->shape, k->stage, s, &from) && from.stage != k->stage)
 		got = meets(k, lane[forward][0], false, forward ? -1 : 1);
-	works(k, name[s.work], apart ? seconds / 2 : seconds);
+	works(k, name[s.work], fmax(0, seconds));
 	if (got >= 0)
 		fo_fleet_need(k->role, got);
 	if (s.work != FO_PP_WEIGHT) {
-		calls(k, FO_PLAN_TENSOR, FO_LANE_TP, k->tensor, k->inside, k->layers * t->call[0]);
-		calls(k, FO_PLAN_CONTEXT, FO_LANE_CP, k->context, k->inside, k->layers * t->call[1]);
-		calls(k, FO_PLAN_EXPERT, FO_LANE_TP, k->expert, k->between, k->layers * t->call[2]);
+		calls(k, FO_PLAN_TENSOR, FO_LANE_TP, k->tensor, k->inside,
+		      k->layers * t->call[FO_PREDICT_CALL_TENSOR][!forward]);
+		calls(k, FO_PLAN_CONTEXT, FO_LANE_CP, k->context, k->inside,
+		      k->layers * t->call[FO_PREDICT_CALL_CONTEXT][!forward]);
+		calls(k, FO_PLAN_EXPERT, FO_LANE_TP, k->expert, k->between,
+		      k->layers * t->call[FO_PREDICT_CALL_EXPERT][!forward]);
+		calls(k, FO_PLAN_GATHER, FO_LANE_GATHER, k->data, k->between,
+		      k->layers * t->call[FO_PREDICT_CALL_SHARD][!forward]);
 	}
+	/* Each slot waits for a message's exposed share; who sends and who receives it meet in no time. */
+	if (s.work != FO_PP_WEIGHT && k->shape.stages > 1)
+		works_on(k, lane[forward][1], FO_PLAN_SEND, t->hop);
 	if (fo_pp_feeds(&k->shape, k->stage, s, &to) && to.stage != k->stage) {
 		meets(k, lane[forward][1], true, forward ? 1 : -1);
 		fo_fleet_need(k->role, k->last);
@@ -150,13 +124,12 @@ static void stage(struct making *k, int32_t index, struct fo_pp_slot *order)
 	k->role = fo_fleet_role_add(k->f, name);
 	k->stage = index;
 	k->last = -1;
-	calls(k, FO_PLAN_GATHER, FO_LANE_GATHER, k->data, k->between, k->t.gather);
 	int64_t slots = fo_pp_order(&k->shape, index, order);
 	for (int64_t i = 0; i < slots; i++)
 		slot(k, order[i]);
-	calls(k, FO_PLAN_REDUCE, FO_LANE_REDUCE, k->data, k->between, k->t.reduce);
-	works(k, FO_PLAN_OPTIMIZER, k->t.optimizer);
-	works(k, FO_PLAN_REST, k->t.rest);
+	calls(k, FO_PLAN_REDUCE, FO_LANE_REDUCE, k->data, k->between, k->s->slots.exchange);
+	works(k, FO_PLAN_OPTIMIZER, k->s->part[FO_PREDICT_OPTIMIZER]);
+	works(k, FO_PLAN_REST, k->s->part[FO_PREDICT_REST]);
 }
 
 static void axes(struct making *k, const struct fo_predict_layout *l, const struct fo_predict_step *s)
@@ -186,32 +159,34 @@ static enum fo_pp_kind kind_of(const struct fo_predict_layout *l)
 						[FO_PREDICT_GPIPE] = FO_PP_GPIPE };
 	if (l->pp <= 1 || (l->schedule == FO_PREDICT_INTERLEAVED && l->chunks <= 1))
 		return FO_PP_1F1B;
-	return kind[l->schedule];
+	return l->schedule == FO_PREDICT_1F1B && l->chunks > 1 ? FO_PP_INTERLEAVED : kind[l->schedule];
+}
+
+static double layers_of(const struct fo_predict_layout *l, const struct fo_predict_step *s, int32_t stage)
+{
+	const struct fo_predict_uneven *u = &l->uneven;
+	if (!fo_predict_is_uneven(u))
+		return s->fewest + (stage < s->full);
+	if (stage == 0)
+		return u->first;
+	return stage == (int32_t)l->pp - 1 ? u->last : u->middle;
 }
 
 fo_status fo_plan_timeline_of(struct fo_plan_timeline *out, const struct fo_predict_layout *l,
 			      const struct fo_predict_step *s)
 {
 	*out = (struct fo_plan_timeline){ 0 };
-	struct making k = { .f = &out->fleet, .t = times_of(l, s) };
+	struct making k = { .f = &out->fleet, .s = s };
 	enum fo_pp_kind kind = kind_of(l);
 	k.shape = (struct fo_pp_shape){ .kind = kind,
 					.stages = (int32_t)fmax(1, l->pp),
 					.micro_batches = (int32_t)fmax(1, s->micro_batches),
 					.chunks = kind == FO_PP_INTERLEAVED ? (int32_t)l->chunks : 1 };
-	if (k.shape.chunks == 1) { /* slots of a stage that has no chunks are as long as all of them together */
-		double n = fmax(1, l->chunks);
-		k.t.forward *= n;
-		k.t.backward *= n;
-		k.t.hop *= n;
-		for (int i = 0; i < 3; i++)
-			k.t.call[i] *= n;
-	}
 	FO_TRY(fo_pp_legal(&k.shape));
 	axes(&k, l, s);
 	struct fo_pp_slot *order = fo_xmalloc((size_t)fo_pp_slots_most(&k.shape) * sizeof *order);
 	for (int32_t i = 0; i < k.shape.stages; i++) {
-		k.layers = s->most > 0 ? (i < s->full ? s->most : s->fewest) : 1;
+		k.layers = layers_of(l, s, i) / k.shape.chunks;
 		stage(&k, i, order);
 	}
 	free(order);

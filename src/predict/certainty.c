@@ -10,8 +10,6 @@
 /* No published run stands behind a stack: what leaving each publisher out with neutral habits gives beyond the rest. */
 #define NEUTRAL 0.10
 #define EXPERTS 0.25
-/* A fit leaves about half of a constant's prior spread. */
-#define AFTER_FIT 0.5
 /* Guess: of log bytes of all but weights, gradients and states; formulas of activations miss by less. */
 #define MOST_OTHER 0.35
 #define Z80 1.2816 /* 80 % of a normal distribution are within */
@@ -34,7 +32,7 @@ static void effects(const struct fo_predict_base *b, const struct fo_predict_wor
 		e[i] = (struct effect){ i, 0 };
 		if (!fo_predict_reads(w, i))
 			continue;
-		double spread = r->spread * (r->value != r->start ? AFTER_FIT : 1), keep = x[i];
+		double spread = fo_predict_spread_of(r), keep = x[i];
 		x[i] = fmin(fmax(keep * exp(spread), r->low), r->high);
 		fo_predict_time(w, x, &s);
 		x[i] = fmin(fmax(keep * exp(-spread), r->low), r->high);
@@ -138,7 +136,7 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 	rest(out, style->neutral ? FO_PREDICT_GUESS : FO_PREDICT_FITTED, "the framework's habits", 0, style->origin);
 	for (int i = 0; i < FO_PREDICT_CONSTANTS && e[i].moves > .002; i++) {
 		const struct fo_predict_constant_row *r = &fo_predict_constant_row[e[i].constant];
-		rest(out, r->value != r->start ? FO_PREDICT_FITTED : FO_PREDICT_GUESS, r->meaning, r->value, r->origin);
+		rest(out, fo_predict_ground_of(r), r->meaning, r->value, r->origin);
 		if (out->terms < FO_PREDICT_TERMS) {
 			out->term[out->terms].what = r->meaning;
 			out->term[out->terms++].seconds = s->seconds * (exp(Z80 * e[i].moves) - 1);

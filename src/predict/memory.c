@@ -47,6 +47,15 @@ static void kept_of(const struct fo_predict_base *b, struct kept *k)
 		k->times = 1.018, k->more = 0;
 }
 
+/* Layers of the fullest pipeline stage. */
+static double fullest(const struct fo_predict_layout *l, double mean)
+{
+	const struct fo_predict_uneven *u = &l->uneven;
+	if (fo_predict_is_uneven(u))
+		return most(u->first, most(u->middle, u->last));
+	return (double)(int64_t)mean < mean ? (double)(int64_t)mean + 1 : mean;
+}
+
 static void activations(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			const struct fo_predict_work *w, const struct kept *k, double *out)
 {
@@ -64,7 +73,7 @@ static void activations(const struct fo_predict_base *b, const struct fo_predict
 	if (meg22 && !l->recompute_core)
 		none += 5 * m->heads * b->job.seq * tokens / t;
 	double input = 2 * tokens * h / (meg22 ? 1 : sp);
-	double whole = m->layers / w->pp, per = (double)(int64_t)whole < whole ? (double)(int64_t)whole + 1 : whole;
+	double per = fullest(l, m->layers / w->pp);
 	double flight = least(w->micro_batches, w->pp) * per;
 	if (w->pp > 1 && w->chunks > 1)
 		flight *= 1 + (w->pp - 1) / (w->pp * w->chunks);
@@ -83,8 +92,7 @@ static void states(const struct fo_predict_base *b, const struct fo_predict_layo
 		   const struct kept *k, double *part)
 {
 	const struct fo_predict_model *m = &b->job.model;
-	double t = w->tp, stage = m->layers / w->pp;
-	double per = (double)(int64_t)stage < stage ? (double)(int64_t)stage + 1 : stage;
+	double t = w->tp, per = fullest(l, m->layers / w->pp);
 	double dense = (per * b->layer_params + (w->pp > 1 ? 1 : 2 - m->tied) * m->vocab * m->hidden) / t;
 	/* The fullest stage has the layers with experts. */
 	double full = w->moe ? least(per, m->moe_layers) * m->layers / m->moe_layers : per;
@@ -92,11 +100,16 @@ static void states(const struct fo_predict_base *b, const struct fo_predict_layo
 	double params[2] = { dense, routed }, ranks[2] = { w->shard, w->moe ? held : 1 };
 	if (!w->moe)
 		params[0] += routed * w->ep / t, params[1] = 0;
+	/* PyTorch scatters a pipeline's gradients after the last micro-batch. */
+	enum fo_predict_habits habits_of = fo_predict_habits_of(b->job.style);
+	bool whole_sums = w->pp > 1 && (habits_of == FO_EAGER || habits_of == FO_COMPILED);
 	for (int i = 0; i < 2; i++) {
 		double weight = k->whole, gradient = k->of.gradient, state = k->of.state;
 		if (l->zero >= 3) {
 			weight = k->of.weight / ranks[i] + (l->keeps_weights ? k->whole : 0);
 			gradient = k->sharded_gradient / ranks[i], state = k->of.state / ranks[i];
+			if (whole_sums)
+				gradient += k->sharded_gradient;
 		} else if (l->zero >= 1)
 			state /= ranks[i];
 		if (l->zero == 2)

@@ -117,6 +117,7 @@ fo_status fo_predict_machine_of(const struct fo_device *d, struct fo_predict_mac
 	out->watts = d->tdp_w;
 	out->node_byte_s = 1e9 * (isnan(d->scaleup_gb_s) ? 31 : d->scaleup_gb_s); /* PCIe 4 x16 */
 	out->per_node = d->scaleup_devices > 8 ? d->scaleup_devices : 8;
+	out->per_host = d->scaleup_devices > 8 ? 4 : 8;
 	out->net_byte_s = 1e9 / 8 * (isnan(d->scaleout_gbit_s) ? 100 : d->scaleout_gbit_s);
 	out->pcie = out->node_byte_s < 1e11;
 	return FO_OK;
@@ -144,7 +145,7 @@ static bool sane_model(const struct fo_predict_model *m)
 	const double small[] = { m->layers,    m->heads, m->kv_heads, m->head_dim,  m->matrices,
 				 m->value_dim, m->top_k, m->experts,  m->moe_layers },
 		     wide[] = { m->hidden, m->ffn, m->vocab, m->qkv_width, m->expert_ffn, m->shared_ffn };
-	bool all = sane(m->window, 1e12);
+	bool all = sane(m->window, 1e12) && sane(m->score_share, 1);
 	for (size_t i = 0; i < sizeof small / sizeof *small; i++)
 		all = all && sane(small[i], 1e5);
 	for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
@@ -170,16 +171,18 @@ const char *fo_predict_prepare(const struct fo_predict_job *job, struct fo_predi
 	const struct fo_predict_machine *d = &job->machine;
 	double power = d->power > 0 ? d->power : 1;
 	b->rate[0] = d->peak[job->type] * power, b->rate[1] = d->peak[FO_PREDICT_BF16] * power;
+	b->rate[2] = d->peak[FO_PREDICT_FP8] * power;
 	if (d->family == FO_PREDICT_BLACKWELL) {
 		b->rate[0] = blackwell[job->type] * d->watts / BLACKWELL_WATTS;
 		b->rate[1] = blackwell[FO_PREDICT_BF16] * d->watts / BLACKWELL_WATTS;
+		b->rate[2] = blackwell[FO_PREDICT_FP8] * d->watts / BLACKWELL_WATTS;
 	}
 	layer_params(m, &b->layer_params, &b->ffn_params);
 	double active = b->layer_params + b->ffn_params;
 	if (m->experts > 0)
 		active = b->layer_params + b->ffn_params * m->top_k / m->experts;
 	double products = 6 * (m->layers * (active - 2 * m->hidden) + m->vocab * m->hidden);
-	double scores = 12 * m->layers * m->heads * m->head_dim * job->seq;
+	double scores = 12 * m->layers * (m->score_share > 0 ? m->score_share : 1) * m->heads * m->head_dim * job->seq;
 	b->flops_full = products + scores, b->flops_causal = products + scores / 2;
 	return NULL;
 }

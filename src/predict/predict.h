@@ -69,6 +69,7 @@ struct fo_predict_model {
 	double value_dim; /* 0: head_dim */
 	double window;    /* positions that a token looks back at most; 0: all */
 	double experts, top_k, expert_ffn, shared_ffn, moe_layers; /* experts 0: dense; else ffn is of dense layers */
+	double score_share; /* of layers, those that have attention; others keep a state (Mamba-2); 0: all */
 };
 void fo_predict_model_of(const struct fo_model *m, struct fo_predict_model *out);
 double fo_predict_params(const struct fo_predict_model *m); /* all of them, the head once more unless tied */
@@ -89,6 +90,7 @@ struct fo_predict_machine {
 	double memory_byte_s, memory_bytes, units, watts;
 	double node_byte_s; /* of a device to others of its fast domain, one direction */
 	double per_node;    /* devices of that domain */
+	double per_host;    /* of these, devices of one host: 4 in a rack of 72 */
 	double net_byte_s;  /* of a device to other domains, one direction; of its adapters as sold */
 	double net_share;   /* of that, what collectives reach; 0: the constant NET */
 	double sustained;   /* measured share of the bf16 peak in large products; 0: the constant of the family */
@@ -113,12 +115,13 @@ struct fo_predict_job {
 	double habit;           /* a publisher's factor on speed; 0: unseen, 1 */
 	double year;            /* of the framework's release, 2026.3; 0: not known */
 	/* What a configuration states; 0: as the style does. */
-	int attention;         /* 1 + enum fo_predict_attention */
-	double logit_bytes;    /* moved for one logit: 8 for a fused loss */
-	double gradient_bytes; /* of a gradient that is reduced */
-	double kept_gradient;  /* bytes of a gradient that is kept; -1: none are (the optimizer is in backward) */
-	double weight_bytes;   /* of a weight that is kept beside masters */
-	double state_bytes;    /* masters and moments of a weight */
+	int attention;          /* 1 + enum fo_predict_attention */
+	double logit_bytes;     /* moved for one logit: 8 for a fused loss */
+	double gradient_bytes;  /* of a gradient that is reduced */
+	double kept_gradient;   /* bytes of a gradient that is kept; -1: none are (the optimizer is in backward) */
+	double weight_bytes;    /* of a weight that is kept beside masters */
+	double state_bytes;     /* masters and moments of a weight */
+	double optimizer_bytes; /* moved for a weight's update: 80 where an optimizer is not fused */
 };
 
 /* Zero bubble: ZB-H1, which takes 1F1B's memory, and ZB-H2, which holds about twice as many micro-batches. */
@@ -130,6 +133,13 @@ enum fo_predict_schedule {
 	FO_PREDICT_ZB_H2,
 	FO_PREDICT_SCHEDULES
 };
+/* Layers of the first and the last pipeline stage, and of each of those between them (of the fullest one); all 0: stages
+ * are as even as can be. */
+struct fo_predict_uneven {
+	double first, middle, last;
+};
+static inline bool fo_predict_is_uneven(const struct fo_predict_uneven *u) { return u->first + u->middle + u->last > 0; }
+
 /* devices = dp x tp x cp x pp. Fields that are 0 mean 1, off or none. */
 struct fo_predict_layout {
 	double devices;
@@ -151,6 +161,7 @@ struct fo_predict_layout {
 	bool keeps_weights;   /* ZeRO 3: gathered weights stay until backward, which then gathers none */
 	bool stages_near;     /* all stages of a pipeline in one node, and data parallelism between nodes */
 	double micro_batches; /* 0: global_batch / (dp micro_batch), rounded up */
+	struct fo_predict_uneven uneven;
 };
 
 /* ---- the answer ---- */
@@ -186,15 +197,34 @@ enum fo_predict_memory {
 };
 extern const char *const fo_predict_memory_name[FO_PREDICT_MEMORIES];
 
+/* What a slot of a pipeline's schedule is made of: seconds of one micro-batch, forward and backward. For simulations
+ * event by event (plan/timeline.h). */
+enum {
+	FO_PREDICT_CALL_TENSOR,
+	FO_PREDICT_CALL_CONTEXT,
+	FO_PREDICT_CALL_EXPERT,
+	FO_PREDICT_CALL_SHARD,
+	FO_PREDICT_CALLS
+};
+struct fo_predict_slots {
+	double work[2];                   /* of a layer, with what is computed again and launches that it waits for */
+	double call[FO_PREDICT_CALLS][2]; /* of a layer, exposed */
+	double head[2];
+	double weight, head_weight; /* of backward, what makes the weights' gradients */
+	double hop;                 /* that a slot waits for its message between stages */
+	double exchange;            /* of gradients and weights, once a step, exposed */
+};
+
 struct fo_predict_step {
 	const char *wrong; /* why there is no answer, one sentence, static; NULL */
 	double dp, micro_batches;
 	double seconds;
 	double part[FO_PREDICT_PARTS]; /* sum to the step; means over devices, of which the bubble has what they wait */
-	double fewest, most, full;     /* layers of pipeline stages over the mean stage's; stages that have most */
-	double tokens_s;               /* of one device */
-	double mfu, mfu_causal;        /* of the dense peak of the job's type; all scores, the causal half */
-	double mfu_bf16_causal;        /* of the bf16 peak */
+	double fewest, full;           /* layers of a pipeline stage; of the first `full` stages one more */
+	struct fo_predict_slots slots;
+	double tokens_s;        /* of one device */
+	double mfu, mfu_causal; /* of the dense peak of the job's type; all scores, the causal half */
+	double mfu_bf16_causal; /* of the bf16 peak */
 	double bytes, memory[FO_PREDICT_MEMORIES]; /* of the fullest device */
 	double memory_sd;                          /* of log bytes */
 };
@@ -203,7 +233,7 @@ struct fo_predict_step {
 struct fo_predict_base {
 	struct fo_predict_job job;
 	double x[128];                   /* the constants; private */
-	double rate[2];                  /* FLOP/s of endless products: linear layers, head; private */
+	double rate[3];                  /* FLOP/s of endless products: linear layers, head, fp8; private */
 	double flops_full, flops_causal; /* of one token, forward and backward, without repetition */
 	double layer_params, ffn_params; /* of one layer: all but experts, routed experts; private */
 };
@@ -227,8 +257,16 @@ bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_pr
 
 /* ---- how sure, and why ---- */
 
-enum fo_predict_ground { FO_PREDICT_MEASURED, FO_PREDICT_CATALOGUE, FO_PREDICT_FITTED, FO_PREDICT_GUESS };
-extern const char *const fo_predict_ground_name[4]; /* "measured here", "catalogue", "fitted constant", "guess" */
+enum fo_predict_ground {
+	FO_PREDICT_MEASURED,
+	FO_PREDICT_CATALOGUE,
+	FO_PREDICT_FITTED,
+	FO_PREDICT_PUBLISHED, /* no fit has moved it: somebody published it, or bytes or launches are counted */
+	FO_PREDICT_GUESS,
+	FO_PREDICT_GROUNDS
+};
+/* "measured here", "catalogue", "fitted constant", "published figure", "guess" */
+extern const char *const fo_predict_ground_name[FO_PREDICT_GROUNDS];
 enum { FO_PREDICT_RESTS = 12, FO_PREDICT_TERMS = 3 };
 struct fo_predict_certainty {
 	struct fo_range seconds, tokens_s, bytes; /* 80 % */
@@ -254,6 +292,23 @@ struct fo_predict_certainty {
 void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			     const struct fo_predict_step *s, struct fo_predict_certainty *out);
 
+/* How much faster one job is than another: tokens/s of a device over tokens/s. */
+struct fo_predict_gain {
+	double times;          /* exactly 1: nothing that is counted here differs */
+	struct fo_range range; /* 80 % */
+	double guessed;        /* of log times: the standard deviation that guesses carry */
+	const char *guess;     /* the guess that moves it most; NULL */
+	bool rests_on_guess; /* guesses carry most of what is not known: the gain is not known, `times` is no answer */
+	const char *wrong;   /* why there is no answer, static; NULL */
+};
+/* Both bases must be of one machine. Every constant moves on both sides at once. */
+void fo_predict_gain_of(const struct fo_predict_base *a, const struct fo_predict_layout *before,
+			const struct fo_predict_base *b, const struct fo_predict_layout *after,
+			struct fo_predict_gain *out);
+/* What share of a step each part has, 80 %; NAN where nothing can be said. */
+void fo_predict_shares_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			  struct fo_range share[FO_PREDICT_PARTS]);
+
 /* The table of constants (constants.def). */
 struct fo_predict_constant_row {
 	const char *id;
@@ -262,6 +317,9 @@ struct fo_predict_constant_row {
 };
 extern const struct fo_predict_constant_row fo_predict_constant_row[];
 extern const int fo_predict_constant_count;
+enum fo_predict_ground fo_predict_ground_of(const struct fo_predict_constant_row *r);
+/* What is left of a constant's prior spread: half of it where a fit has moved it. */
+double fo_predict_spread_of(const struct fo_predict_constant_row *r);
 
 /* The style whose words a framework's name has ("NVIDIA NeMo/Megatron-Core"), else the neutral one. */
 enum fo_predict_style_id fo_predict_style_of(const char *framework);

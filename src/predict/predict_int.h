@@ -29,14 +29,18 @@ struct fo_predict_work {
 	int ceil, ceil_head, attention, part, habits;
 	double rate, rate_head; /* FLOP/s at a ceiling of 1 */
 	double peak_bf16, memory_byte_s, node, net, net_share, sustained;
+	bool young; /* a device whose software still gets better */
+	bool ring;  /* PyTorch's own of keys and values, more than two ranks */
 	bool pcie, stored, plain_exchange, trains, moe, dense_too, graphs, fsdp, eager_data;
 	struct fo_predict_product product[FO_PREDICT_SITES][3];
 	double repeats[FO_PREDICT_SITES];          /* of a site in one layer: local experts, share of layers */
 	struct fo_predict_product dense_ffn[2][3]; /* of layers without experts, and shared experts */
 	double dense_share, shared_share;
 	double attention_flop, scores, dim64, seq;
+	double state_moved; /* of layers that keep a state */
 	double moved, casts[2], cast_weights, permuted, all_to_all, all_to_all_net, local_experts; /* bytes; count */
 	bool fp8, block;
+	bool rows; /* scales by row or block on a device whose products know none */
 	double logit_bytes, logits;
 	double tp, tp_bytes, cp, cp_bytes, ep, in_node, send_bytes;
 	bool tp_inside, cp_inside, ep_inside, pp_inside;
@@ -48,6 +52,7 @@ struct fo_predict_work {
 	bool keeps_weights;
 	double layer_bytes, gradient_bytes, local_params, optimizer_bytes;
 	double layers, pp, chunks, micro_batches, dp, micro_batch, devices;
+	struct fo_predict_uneven uneven;
 	enum fo_predict_schedule schedule;
 	double zero, again, kept;
 	bool again_core, again_ffn;
@@ -56,7 +61,7 @@ struct fo_predict_work {
 	/* Seconds of one layer's products by pass, of its up projection forward, of the head: counted before, for the
 	 * constants that the base has. */
 	bool known;
-	double known_pass[3], known_up, known_head;
+	double known_pass[3], known_up, known_head[3];
 };
 
 /* Bytes of a reduced gradient. */

@@ -12,7 +12,8 @@ const char *const fo_predict_part_name[FO_PREDICT_PARTS] = { "matmul",    "atten
 							     "host",      "rest" };
 const char *const fo_predict_memory_name[FO_PREDICT_MEMORIES] = { "weights", "gradients", "optimizer", "activations",
 								  "logits",  "buffers",   "overhead" };
-const char *const fo_predict_ground_name[4] = { "measured here", "catalogue", "fitted constant", "guess" };
+const char *const fo_predict_ground_name[FO_PREDICT_GROUNDS] = { "measured here", "catalogue", "fitted constant",
+								 "published figure", "guess" };
 
 const struct fo_predict_style fo_predict_style[FO_PREDICT_STYLES] = {
 #define FO_PREDICT_STYLE(id, ...) { __VA_ARGS__ },
@@ -49,6 +50,20 @@ void fo_predict_constants(bool fitted, double x[FO_PREDICT_CONSTANTS])
 {
 	for (int i = 0; i < FO_PREDICT_CONSTANTS; i++)
 		x[i] = fitted ? fo_predict_constant_row[i].value : fo_predict_constant_row[i].start;
+}
+
+enum fo_predict_ground fo_predict_ground_of(const struct fo_predict_constant_row *r)
+{
+	if (r->value != r->start)
+		return FO_PREDICT_FITTED;
+	bool none = strstr(r->origin, "guess") || !strcmp(r->origin, "fitted") || !strcmp(r->origin, "has none");
+	return none ? FO_PREDICT_GUESS : FO_PREDICT_PUBLISHED;
+}
+
+#define AFTER_FIT 0.5
+double fo_predict_spread_of(const struct fo_predict_constant_row *r)
+{
+	return r->spread * (r->value != r->start ? AFTER_FIT : 1);
 }
 
 /* ---- styles ---- */

@@ -1,4 +1,5 @@
 /* Seconds of a step: the counts of work.c over the constants' rates. docs/predict.md has the formulas. */
+#include "predict/pipeline.h"
 #include "predict/predict_int.h"
 
 #include <string.h>
@@ -9,6 +10,7 @@ struct now {
 	double memory;       /* bytes/s */
 	double linear, head; /* FLOP/s */
 	double node, net;
+	double age; /* of small types' time, by the year of the software */
 };
 
 static double most(double a, double b) { return a > b ? a : b; }
@@ -21,6 +23,14 @@ static double product_s(const struct now *n, const struct fo_predict_product *p,
 	return most(t, p->bytes / n->memory) + x[FO_X_SUMS] * p->sums / n->memory;
 }
 
+/* Software for a new device gets better: what one constant a year makes of the years since `from`, no further than
+ * runs show it. */
+static double aged(const struct fo_predict_work *w, double a_year, double from)
+{
+	return w->young && w->year > 0 ? pow(a_year, fmax(-.7, fmin(1, w->year - from))) : 1;
+}
+static double experts_age(const struct now *n) { return aged(n->w, n->x[FO_X_EXPERT_YEAR], 2025.6); }
+
 /* Forward, input's gradient, weight's gradient of all products of one layer. */
 struct products {
 	double pass[3], up;
@@ -31,9 +41,10 @@ static struct products products(const struct now *n)
 	struct products out = { .up = 0 };
 	if (w->known)
 		return (struct products){ { w->known_pass[0], w->known_pass[1], w->known_pass[2] }, w->known_up };
+	double slower = w->moe ? n->x[FO_X_EXPERT_UNEVEN] / n->x[FO_X_EXPERT_RATE] * experts_age(n) : 1;
 	for (int i = 0; i < FO_PREDICT_HEAD; i++) {
 		bool routed = w->moe && i >= FO_PREDICT_UP;
-		double times = w->repeats[i] / (routed ? n->x[FO_X_EXPERT_RATE] / n->x[FO_X_EXPERT_UNEVEN] : 1);
+		double times = w->repeats[i] * (routed ? slower : 1);
 		for (int pass = 0; pass < 3; pass++) {
 			double t = times * product_s(n, &w->product[i][pass], n->linear);
 			out.pass[pass] += t;
@@ -57,7 +68,8 @@ static double attention_s(const struct now *n)
 		return 2 * w->attention_flop / (n->head * .8) + w->scores * 13 * x[FO_X_ATT_STORED] / n->memory;
 	double rate = w->peak_bf16 * x[w->attention] * (1 - w->dim64 * (1 - x[FO_X_ATT_DIM64])) /
 		      (1 + x[FO_X_ATT_SHORT] / w->seq);
-	return w->attention_flop / rate + x[FO_X_ATT_START] * 1e-6;
+	double ring = w->ring ? 1 + x[FO_X_ATT_RING] * (1 - 2 / w->cp) : 1;
+	return ring * w->attention_flop / rate + x[FO_X_ATT_START] * 1e-6;
 }
 
 /* A gather or reduce-scatter of `bytes` in all. A ring over nodes uses the adapters of all its members in a node. */
@@ -101,21 +113,14 @@ struct layer {
 	double data[2];
 };
 
-static double experts_age(const struct now *n)
-{
-	/* No further than runs show it. */
-	double years = n->w->year > 0 ? fmax(-1, fmin(1.2, n->w->year - 2025.5)) : 0;
-	return pow(n->x[FO_X_EXPERT_YEAR], years);
-}
-
 static void layer_memory(const struct now *n, struct layer *y)
 {
 	const struct fo_predict_work *w = n->w;
 	const double *x = n->x;
-	double moved = w->moved * x[FO_X_U_MCORE + w->habits] / n->memory;
+	double moved = (w->moved + w->state_moved) * x[FO_X_U_MCORE + w->habits] / n->memory;
 	y->memory[0] = moved, y->memory[1] = 1.6 * moved;
 	if (w->fp8) {
-		double cast = x[FO_X_CAST8] * (w->block ? x[FO_X_CAST_BLOCK] : 1) / n->memory;
+		double cast = x[FO_X_CAST8] * (w->block ? x[FO_X_CAST_BLOCK] : 1) * n->age / n->memory;
 		y->memory[0] += (w->casts[0] + w->cast_weights) * cast;
 		y->memory[1] += w->casts[1] * cast;
 	}
@@ -191,7 +196,7 @@ static void layer_of(const struct now *n, struct layer *y)
 	double launches = w->graphs ? x[FO_X_HOST_GRAPHS] : x[FO_X_HOST_MCORE + w->habits];
 	launches += w->tp > 1 && !w->graphs ? x[FO_X_HOST_TP] * (w->habits != FO_GRAPHS && w->habits != FO_XLA) : 0;
 	launches *= 1e-6;
-	if (w->moe)
+	if (w->moe && !w->graphs)
 		launches *= most(1, (x[FO_X_EXPERT_HOST] + x[FO_X_EXPERT_EACH] * w->local_experts) * experts_age(n));
 	const double *p = y->products.pass;
 	double device[2] = { p[0] + y->attention[0] + y->memory[0] + y->tensor[0] + y->context + y->expert,
@@ -232,38 +237,6 @@ static double exchange_s(const struct now *n, const struct layer *y)
 	       most(0, (1 - share) * gather - before);
 }
 
-/* Seconds of a micro-batch on pipeline stages: the mean one and the slowest one, which paces the others. Where stages
- * do not divide the layers, the last ones, of which one has the head, have one layer less. */
-struct stages {
-	double mean, slowest, fewest, full; /* layers of a stage that is not full; stages with one more */
-};
-static struct stages stages_of(const struct fo_predict_work *w, double layer, double head)
-{
-	double per = w->layers / w->pp, fewest = (double)(int64_t)per, full = w->layers - fewest * w->pp;
-	struct stages s = { .mean = per * layer + head / w->pp, .fewest = fewest, .full = full };
-	s.slowest = most(full > 0 ? (fewest + 1) * layer : 0, fewest * layer + head);
-	return s;
-}
-
-/* While a pipeline fills and drains, a stage waits for what the others take: all but the slowest one pass once. */
-static double bubble_s(const struct now *n, const struct layer *y, double others, double sends)
-{
-	const struct fo_predict_work *w = n->w;
-	if (w->pp <= 1)
-		return 0;
-	double idle = (others + (w->pp - 1) * sends) / w->chunks;
-	if (w->schedule == FO_PREDICT_ZERO_BUBBLE) /* ZB1P: forward, backward of inputs, less that of weights */
-		idle = most(0, others - (w->pp - 1) * 2 * w->layers / w->pp * y->products.pass[FO_PREDICT_WEIGHT]);
-	if (w->schedule == FO_PREDICT_ZB_H2) {
-		/* One product of weights more is moved there; a step that ends with a norm of all gradients still waits
-		 * for its first micro-batch to reach the last stage. */
-		double forward = (w->pp - 1) * w->layers / w->pp * (y->pass[0] + y->data[0]);
-		idle = others - (w->pp - 1) * 3 * w->layers / w->pp * y->products.pass[FO_PREDICT_WEIGHT];
-		idle = most(least(forward, others), idle);
-	}
-	return idle * n->x[FO_X_BUBBLE];
-}
-
 static void add_layers(const struct layer *y, double times, double *part)
 {
 	const double *p = y->products.pass;
@@ -283,21 +256,30 @@ static void now_of(const struct fo_predict_work *w, const double *x, struct now 
 	double part = w->part >= 0 ? x[w->part] : 1;
 	*n = (struct now){ .w = w, .x = x, .memory = x[FO_X_HBM] * w->memory_byte_s };
 	double scale = w->sustained > 0 ? w->sustained / x[w->ceil_head] : 1;
-	n->linear = w->rate * x[w->ceil] * part * scale;
+	n->age = w->fp8 ? aged(w, x[FO_X_SMALL_YEAR], 2026) : 1;
+	n->linear = w->rate * x[w->ceil] * part * scale / n->age * (w->rows ? x[FO_X_ROWS_HOPPER] : 1);
 	n->head = w->rate_head * x[w->ceil_head] * part * scale;
 	n->node = w->node * x[w->pcie ? FO_X_PCIE : FO_X_NODE];
 	n->net = w->net * (w->net_share > 0 ? w->net_share : x[FO_X_NET]);
 }
 
-static double head_s(const struct now *n)
+/* The head's products of one micro-batch: forward with half of what logits move, backward with the other half. */
+struct head {
+	double pass[3];
+};
+static struct head head_of(const struct now *n)
 {
 	const struct fo_predict_work *w = n->w;
-	double head = 0;
-	if (w->known)
-		return w->known_head;
+	struct head o = { { 0 } };
+	if (w->known) {
+		memcpy(o.pass, w->known_head, sizeof o.pass);
+		return o;
+	}
+	const double logits = w->logits * w->logit_bytes * n->x[FO_X_LOGIT] / n->memory;
 	for (int pass = 0; pass < 2 + w->trains; pass++)
-		head += product_s(n, &w->product[FO_PREDICT_HEAD][pass], n->head);
-	return head + w->logits * w->logit_bytes * n->x[FO_X_LOGIT] / n->memory;
+		o.pass[pass] = product_s(n, &w->product[FO_PREDICT_HEAD][pass], n->head) +
+			       (pass < FO_PREDICT_WEIGHT ? logits / 2 : 0);
+	return o;
 }
 
 void fo_predict_know(struct fo_predict_work *w, const double *x)
@@ -308,8 +290,81 @@ void fo_predict_know(struct fo_predict_work *w, const double *x)
 	struct products p = products(&n);
 	memcpy(w->known_pass, p.pass, sizeof w->known_pass);
 	w->known_up = p.up;
-	w->known_head = head_s(&n);
+	const struct head head = head_of(&n);
+	memcpy(w->known_head, head.pass, sizeof w->known_head);
 	w->known = true;
+}
+
+/* What a layer's slots are made of. */
+static void slots_of(const struct now *n, const struct layer *y, struct fo_predict_slots *o)
+{
+	const struct fo_predict_work *w = n->w;
+	for (int i = 0; i < 2; i++) {
+		const double call[FO_PREDICT_CALLS] = { [FO_PREDICT_CALL_TENSOR] = y->tensor[i],
+							[FO_PREDICT_CALL_CONTEXT] = (1 + i) * y->context,
+							[FO_PREDICT_CALL_EXPERT] = y->expert,
+							[FO_PREDICT_CALL_SHARD] = y->data[i] };
+		o->work[i] = y->pass[i] + y->data[i] + i * y->again;
+		for (int k = 0; k < FO_PREDICT_CALLS; k++) {
+			o->call[k][i] = call[k];
+			o->work[i] = most(0, o->work[i] - call[k]);
+		}
+	}
+	o->weight = y->products.pass[FO_PREDICT_WEIGHT];
+	const struct head head = head_of(n);
+	o->head[0] = head.pass[FO_PREDICT_FORWARD];
+	o->head[1] = head.pass[FO_PREDICT_INPUT] + head.pass[FO_PREDICT_WEIGHT];
+	o->head_weight = head.pass[FO_PREDICT_WEIGHT];
+	if (w->pp > 1) {
+		double rate = w->pp_inside ? n->node : n->net;
+		o->hop = n->x[FO_X_PP] *
+			 (1e-6 * n->x[w->pp_inside ? FO_X_NODE_START : FO_X_NET_START] + w->send_bytes / rate);
+	}
+	o->exchange = exchange_s(n, y);
+	double *all = (double *)o;
+	for (size_t i = 0; i < sizeof *o / sizeof *all; i++)
+		all[i] /= w->habit;
+}
+
+/* Seconds of all micro-batches on pipeline stages. Where stages do not divide the layers, the first ones have one more;
+ * the last one has the head. */
+static double pipeline_s(const struct fo_predict_work *w, const struct fo_predict_slots *o, struct fo_predict_step *out)
+{
+	double layer[2], per = w->layers / w->pp;
+	out->fewest = (double)(int64_t)per, out->full = w->layers - out->fewest * w->pp;
+	for (int i = 0; i < 2; i++) {
+		layer[i] = o->work[i];
+		for (int k = 0; k < FO_PREDICT_CALLS; k++)
+			layer[i] += o->call[k][i];
+	}
+	if (w->pp <= 1)
+		return w->micro_batches * (per * (layer[0] + layer[1]) + o->head[0] + o->head[1]);
+	const struct fo_predict_pipeline p = {
+		.schedule = w->chunks > 1 && w->schedule == FO_PREDICT_1F1B ? FO_PREDICT_INTERLEAVED : w->schedule,
+		.stages = w->pp,
+		.micro_batches = w->micro_batches,
+		.chunks = w->chunks,
+		.fewest = out->fewest,
+		.full = out->full,
+		.uneven = w->uneven,
+		.layer = { layer[0], layer[1] - o->weight, o->weight },
+		.head = { o->head[0], o->head[1] - o->head_weight, o->head_weight },
+		.hop = o->hop,
+	};
+	return fo_predict_pipeline_s(&p);
+}
+
+/* Devices that rest in a pipeline's bubbles have power and heat to spare for their slots. Returns the factor. */
+static double rested(struct fo_predict_slots *o, double *part, double faster)
+{
+	const double exchange = o->exchange;
+	double *all = (double *)o;
+	for (size_t i = 0; i < sizeof *o / sizeof *all; i++)
+		all[i] *= faster;
+	o->exchange = exchange;
+	for (int i = 0; i < FO_PREDICT_PARTS; i++)
+		part[i] *= faster;
+	return faster;
 }
 
 void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo_predict_step *out)
@@ -318,32 +373,30 @@ void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo
 	struct layer y;
 	now_of(w, x, &n);
 	layer_of(&n, &y);
-	double head = head_s(&n), m = w->micro_batches, per = w->layers / w->pp, *part = out->part;
-	memset(part, 0, sizeof out->part);
-	double layer = y.pass[0] + y.pass[1] + y.again + y.data[0] + y.data[1];
+	double m = w->micro_batches, per = w->layers / w->pp, *part = out->part, total = 0;
 	double slow = x[FO_X_STRAGGLE] * sqrt(2 * log(most(1, w->devices)));
-	double send = 0;
-	struct stages stages = stages_of(w, layer, head);
-	if (w->pp > 1) {
-		double rate = w->pp_inside ? n.node : n.net;
-		send = 2 * w->chunks *
-		       (1e-6 * x[w->pp_inside ? FO_X_NODE_START : FO_X_NET_START] + w->send_bytes / rate);
-	}
-	double others = (w->pp * stages.mean - stages.slowest) * (1 + slow);
+	struct fo_predict_slots *slots = &out->slots;
+	*slots = (struct fo_predict_slots){ .hop = 0 };
+	memset(part, 0, sizeof out->part);
+	slots_of(&n, &y, slots);
+	double all = pipeline_s(w, slots, out);
 	add_layers(&y, m * per, part);
-	part[FO_PREDICT_LOSS] = m * head / w->pp;
-	part[FO_PREDICT_SENDS] = m * send * x[FO_X_PP];
-	part[FO_PREDICT_BUBBLE] = bubble_s(&n, &y, others, send) + m * most(0, stages.slowest - stages.mean);
-	part[FO_PREDICT_DATA] += exchange_s(&n, &y);
-	part[FO_PREDICT_OPTIMIZER] = w->trains ? w->optimizer_bytes * x[FO_X_UPDATE] / n.memory : 0;
-	part[FO_PREDICT_REST] = x[FO_X_STEP] * 1e-3 + m * slow * stages.slowest;
-	double total = 0;
+	double busy = 0;
 	for (int i = 0; i < FO_PREDICT_PARTS; i++)
-		total += part[i] /= w->habit;
+		busy += part[i] /= w->habit;
+	busy += part[FO_PREDICT_LOSS] = m * (slots->head[0] + slots->head[1]) / w->pp;
+	busy += part[FO_PREDICT_SENDS] = 2 * m * w->chunks * slots->hop;
+	const double idle = w->pp > 1 ? most(0, all - busy) : 0;
+	part[FO_PREDICT_BUBBLE] = idle;
+	if (idle > 0)
+		all = rested(slots, part, 1 - (1 - x[FO_X_BUBBLE]) * idle / all) * all;
+	part[FO_PREDICT_DATA] += slots->exchange;
+	part[FO_PREDICT_OPTIMIZER] = w->trains ? w->optimizer_bytes * x[FO_X_UPDATE] / n.memory / w->habit : 0;
+	part[FO_PREDICT_REST] = x[FO_X_STEP] * 1e-3 / w->habit + slow * all;
+	for (int i = 0; i < FO_PREDICT_PARTS; i++)
+		total += part[i];
 	out->seconds = total;
 	out->dp = w->dp, out->micro_batches = m;
-	out->fewest = stages.fewest / per, out->most = (stages.fewest + (stages.full > 0)) / per,
-	out->full = stages.full;
 }
 
 bool fo_predict_reads(const struct fo_predict_work *w, int c)
@@ -364,7 +417,13 @@ bool fo_predict_reads(const struct fo_predict_work *w, int c)
 		return w->moe;
 	if (c == FO_X_CAST8 || c == FO_X_CAST_BLOCK)
 		return w->fp8;
+	if (c == FO_X_SMALL_YEAR)
+		return w->fp8 && w->young && w->year > 0;
 	if (c == FO_X_ATT_STORED)
 		return w->stored;
+	if (c == FO_X_ATT_RING)
+		return w->ring;
+	if (c == FO_X_ROWS_HOPPER)
+		return w->rows;
 	return true;
 }

@@ -132,6 +132,11 @@ static void experts(const struct fo_predict_base *b, struct fo_predict_work *w, 
 	product(w->dense_ffn[1], tokens, m->hidden, wide / w->tp, units, gradient);
 }
 
+/* Guess: a Mamba-2 layer works in chunks of 128 to 256 positions, at a sixth of attention's rate. */
+#define STATE_AS_POSITIONS 3000
+/* Times that its convolution, scan and gated norm read or write what the projection made. */
+#define STATE_PASSES 6
+
 static void layer(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)
 {
 	const struct fo_predict_job *j = &b->job;
@@ -157,12 +162,16 @@ static void layer(const struct fo_predict_base *b, const struct fo_predict_layou
 	product(w->product[FO_PREDICT_HEAD], tokens, m->vocab / t, h, units, gradient);
 	bool sp = l->sp && t > 1;
 	double seen = m->window > 0 && m->window < j->seq ? 2 * m->window * (1 - m->window / (2 * j->seq)) : j->seq;
+	if (m->score_share > 0)
+		seen = m->score_share * seen + (1 - m->score_share) * STATE_AS_POSITIONS;
 	w->attention_flop = 2 * tokens * seen * queries / t * (j->attention_share > 0 ? j->attention_share : 1);
 	w->scores = tokens * j->seq * m->heads / t;
 	w->dim64 = fmin(fmax((128 - m->head_dim) / 64, 0), 1);
 	w->seq = seen;
 	w->moved = tokens *
 		   (21 * h / (sp ? t : 1) + 4 * (queries + m->kv_heads * m->head_dim) / t + 2 * m->matrices * wide / t);
+	if (m->score_share > 0)
+		w->state_moved = STATE_PASSES * 2 * tokens * (1 - m->score_share) * qkv / t;
 	w->fp8 = j->type == FO_PREDICT_FP8 || j->type == FO_PREDICT_MXFP8 || j->type == FO_PREDICT_FP4;
 	w->block = w->fp8 && j->type != FO_PREDICT_FP8;
 	w->casts[0] = tokens * 4 * (2 * h + (queries + wide) / t);
@@ -193,10 +202,12 @@ static void once(const struct fo_predict_base *b, const struct fo_predict_layout
 	w->zero = l->zero;
 	w->fsdp = l->zero >= 3;
 	w->keeps_weights = w->fsdp && l->keeps_weights;
-	w->optimizer_bytes = w->local_params / (l->zero >= 1 ? w->shard : 1) * s->optimizer_bytes;
+	w->optimizer_bytes = w->local_params / (l->zero >= 1 ? w->shard : 1) *
+			     (j->optimizer_bytes > 0 ? j->optimizer_bytes : s->optimizer_bytes);
 	w->trains = !j->lora;
 	w->again = l->recompute, w->again_core = l->recompute_core, w->again_ffn = l->recompute_ffn;
 	w->layers = m->layers;
+	w->uneven = l->uneven;
 	w->schedule = l->schedule;
 	w->year = j->year;
 	w->habit = j->habit > 0 ? j->habit : 1;
@@ -241,13 +252,19 @@ static void constants_read(const struct fo_predict_base *b, const struct fo_pred
 	w->part = part_constant(d);
 	w->habits = (int)fo_predict_habits_of(j->style);
 	w->eager_data = w->habits == FO_EAGER || w->habits == FO_COMPILED;
+	w->rows = j->type == FO_PREDICT_MXFP8 && d->family == FO_PREDICT_HOPPER;
 	w->graphs = l->graphs > 0;
 	w->dp_overlap = l->dp_overlap;
 	w->tp_exposed = l->tp_overlap < 0 ? 1 : 0;
-	w->tp_hidden = l->tp_overlap > 0;
+	/* PyTorch's memory that ranks share does not leave a host. */
+	w->tp_hidden = l->tp_overlap > 0 && w->tp <= (d->per_host > 0 ? d->per_host : 8);
 	w->rate = b->rate[0], w->rate_head = b->rate[1];
-	w->peak_bf16 = d->peak[FO_PREDICT_BF16], w->memory_byte_s = d->memory_byte_s;
+	if (small == 2 && w->moe) /* grouped products in FP4 are no faster: Megatron-Bridge, Nemotron 3 Super */
+		w->ceil--, w->rate = b->rate[2];
+	w->peak_bf16 = d->peak[FO_PREDICT_BF16] * (d->power > 0 ? d->power : 1), w->memory_byte_s = d->memory_byte_s;
 	w->sustained = d->sustained;
+	w->young = d->family == FO_PREDICT_BLACKWELL;
+	w->ring = w->cp > 2 && w->eager_data;
 }
 
 void fo_predict_shape_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)

@@ -55,7 +55,7 @@ const char *fo_score_family(struct fo_arena *a, const char *model)
 static const struct shape {
 	const char *words;
 	double layers, hidden, heads, kv_heads, head_dim, qkv, value, experts, top_k, expert_ffn, shared, moe_layers,
-		ffn, vocab;
+		ffn, vocab, matrices, score_share;
 } shapes[] = {
 #define FO_SCORE_MODEL(...) { __VA_ARGS__ },
 #include "score/models.def"
@@ -94,7 +94,8 @@ bool fo_score_shape(const char *model, struct fo_predict_model *m, double layers
 					.moe_layers = s->moe_layers,
 					.ffn = s->ffn,
 					.vocab = s->vocab,
-					.matrices = 3 };
+					.matrices = s->matrices,
+					.score_share = s->score_share };
 	/* A few layers of a larger model: SimuMax keeps one without experts. */
 	if (s->experts > 0)
 		m->moe_layers = m->layers < 10 && s->moe_layers < s->layers ? m->layers - 1

@@ -112,6 +112,31 @@ static void leave(struct scoring *s, bool publisher)
 		s->c[i].out = false;
 }
 
+/* Other models of the row's publisher. */
+static int mate_models(const struct scoring *s, int i)
+{
+	int models = 0;
+	for (int k = 0; k < s->all; k++) {
+		bool first = s->c[k].group == s->c[i].group && s->c[k].family != s->c[i].family;
+		for (int j = 0; j < k && first; j++)
+			first = s->c[j].group != s->c[k].group || s->c[j].family != s->c[k].family;
+		models += first;
+	}
+	return models;
+}
+
+/* The square of the number of models of a publisher that say as much of it as all publishers do. */
+#define MODELS_TO_TRUST .5
+/* One model says little of its publisher: what was fitted without the publisher counts, too. */
+static void blend(struct scoring *s)
+{
+	for (int i = 0; i < s->all; i++) {
+		double models = mate_models(s, i);
+		double trust = models * models / (models * models + MODELS_TO_TRUST);
+		s->error[i] = trust * s->error[i] + (1 - trust) * s->strange[i];
+	}
+}
+
 /* ---- intervals ---- */
 
 struct weighted {
@@ -138,7 +163,22 @@ static double quantile(struct weighted *w, int n, double share)
 
 /* A publisher's runs are no better known without it than with it: where few others are there to tell, so much wider. */
 #define STRANGER_AT_LEAST 1.25
-/* What 80 % of rows of other models kept to: those of the same publisher count whole, others a tenth. */
+/* Runs on the same kind of device, and of the same kind of framework, tell more. */
+#define SAME_DEVICES 3
+#define SAME_HABITS 2
+/* No other publisher ran such a framework: its habits are a guess. */
+#define ALONE 1.3
+
+/* Mixtures of experts and hybrids are no measure of dense models, nor those of them. */
+static bool apart(const struct scoring *s, int i) { return s->c[i].work.moe || s->row[i]->job.model.score_share > 0; }
+static double alike(const struct scoring *s, int k, int i)
+{
+	bool devices = s->row[k]->job.machine.family == s->row[i]->job.machine.family;
+	return (devices ? SAME_DEVICES : 1) * (s->c[k].work.habits == s->c[i].work.habits ? SAME_HABITS : 1);
+}
+
+/* What 80 % of rows of other models kept to, those of the same publisher first, and what strangers do: the fewer
+ * models of a publisher are known, the more of it. */
 static void widths(struct scoring *s)
 {
 	struct weighted *w = fo_xmalloc(2 * (size_t)(s->all + 1) * sizeof *w);
@@ -146,29 +186,30 @@ static void widths(struct scoring *s)
 	for (int i = 0; i < s->all; i++)
 		of[s->c[i].group]++;
 	for (int i = 0; i < s->own; i++) {
-		int n = 0, mates = 0, k;
+		int n = 0, k;
 		for (k = 0; k < s->all; k++) {
-			if (s->c[k].family == s->c[i].family || s->c[k].work.moe != s->c[i].work.moe)
+			if (s->c[k].family == s->c[i].family || apart(s, k) != apart(s, i))
 				continue;
-			bool mate = s->c[k].group == s->c[i].group;
-			mates += mate;
-			w[n++] = (struct weighted){ fabs(s->error[k]), mate ? 1 : 6. / of[s->c[k].group] };
+			double weight = s->c[k].group == s->c[i].group ? 1 : 3. / of[s->c[k].group] * alike(s, k, i);
+			w[n++] = (struct weighted){ fabs(s->error[k]), weight };
 		}
-		/* A publisher of few runs: as if six of its runs had missed as strangers do. */
-		for (k = 0; k < s->all; k++)
-			if (s->c[k].group != s->c[i].group && s->c[k].work.moe == s->c[i].work.moe)
-				w[n++] = (struct weighted){ fabs(s->strange[k]), 6. / of[s->c[k].group] / s->groups };
-		double width = quantile(w, n, .8);
+		double known = quantile(w, n, .8);
 		for (n = 0, k = 0; k < s->all; k++)
-			if (s->c[k].group != s->c[i].group && s->c[k].work.moe == s->c[i].work.moe)
-				w[n++] = (struct weighted){ fabs(s->strange[k]), 1. / of[s->c[k].group] };
+			if (s->c[k].group != s->c[i].group && apart(s, k) == apart(s, i))
+				w[n++] = (struct weighted){ fabs(s->strange[k]), alike(s, k, i) / of[s->c[k].group] };
 		double wide = quantile(w, n, .8);
 		for (n = 0, k = 0; k < s->all; k++)
-			if (s->c[k].work.moe == s->c[i].work.moe)
+			if (apart(s, k) == apart(s, i))
 				w[n++] = (struct weighted){ fabs(s->error[k]), 1 };
-		double known = STRANGER_AT_LEAST * quantile(w, n, .8);
-		wide = wide >= known ? wide : known;
-		s->row[i]->half_width = mates >= 3 ? width : wide;
+		double least = STRANGER_AT_LEAST * quantile(w, n, .8);
+		wide = wide >= least ? wide : least;
+		bool alone = true;
+		for (k = 0; k < s->all; k++)
+			alone = alone && (s->c[k].group == s->c[i].group || s->c[k].work.habits != s->c[i].work.habits);
+		wide *= alone ? ALONE : 1;
+		int models = mate_models(s, i);
+		double mixed = models ? hypot(known, wide / pow(models, 1.5)) : wide;
+		s->row[i]->half_width = mixed < wide ? mixed : wide;
 		s->row[i]->stranger_width = wide;
 	}
 	free(w);
@@ -201,13 +242,15 @@ static void guesses(struct scoring *s)
 	free(w);
 }
 
-/* What allocators and libraries hold on top of a model's bytes: seen = times x bytes + more, least squares of logs. */
+/* What allocators and libraries hold on top of a model's bytes: seen = times x bytes + more, least squares of logs.
+ * Few models hold against a prior of 10 % and 8 GiB that each is known within 5 %. */
 struct overhead {
 	double times, more;
 };
 #define GIB 1073741824.
-static struct overhead overhead(const struct weighted *raw, const double *seen, int n)
+static struct overhead overhead(const struct weighted *raw, const double *seen, int n, int models)
 {
+	double few = .0025 / models;
 	struct overhead best = { 1, 0 };
 	double least = INFINITY;
 	for (double more = 0; more <= 16 * GIB; more += GIB / 4) {
@@ -221,7 +264,7 @@ static struct overhead overhead(const struct weighted *raw, const double *seen, 
 			double e = log((times * raw[i].value + more) / seen[i]);
 			cost += raw[i].weight * e * e;
 		}
-		cost = cost / weight + 1e-4 * pow(log(times) / .2, 2) + 1e-4 * pow(more / (8 * GIB), 2);
+		cost = cost / weight + few * (pow(log(times) / .1, 2) + pow(more / (8 * GIB), 2));
 		if (cost < least)
 			least = cost, best = (struct overhead){ times, more };
 	}
@@ -265,7 +308,7 @@ static void memories(struct scoring *s)
 		}
 		r->memory = own[i];
 		if (n >= 3 && models >= 2) { /* one other model says little of the stack */
-			struct overhead o = overhead(w, seen, n);
+			struct overhead o = overhead(w, seen, n, models);
 			r->memory = o.times * raw[i] + o.more;
 		}
 		r->memory_pooled = FO_PREDICT_HELD_TIMES * raw[i] + FO_PREDICT_HELD_BYTES;
@@ -281,7 +324,7 @@ static void summarise(const struct scoring *s, int group, bool moe, struct fo_sc
 	struct weighted *w = fo_xmalloc((size_t)(s->own + 1) * sizeof *w);
 	double inside = 0, strange_inside = 0, guess = 0, guesses = 0, memory = 0, pooled = 0;
 	int n = 0;
-	*o = (struct fo_score_sum){ .name = moe ? "mixtures of experts" : "overall" };
+	*o = (struct fo_score_sum){ .name = moe ? "experts, hybrids" : "overall" };
 	if (group >= 0)
 		o->name = s->group[group];
 	for (int i = 0; i < s->t->rows; i++) {
@@ -365,6 +408,7 @@ fo_status fo_score_of(struct fo_score_table *t, struct fo_score_table *facts, co
 		fo_score_fit(s->c, s->all, s->groups, 30, s->x);
 	leave(s, false);
 	leave(s, true);
+	blend(s);
 	widths(s);
 	guesses(s);
 	for (int i = 0; i < s->own; i++) {

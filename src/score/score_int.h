@@ -10,6 +10,13 @@
 void fo_score_foreign(struct fo_score_table *t, const struct fo_csv *csv, const struct fo_csv_row *at,
 		      const struct fo_catalogue *c, struct fo_score_row *x);
 
+/* Gives columns the names that docs/accuracy.md has (columns.def). FO_EFORMAT for a column that stands twice. */
+FO_CHECKED fo_status fo_score_headings(struct fo_arena *a, struct fo_csv *csv, const char *where);
+/* Is a cell empty, or does it say so ("n/a", "-")? */
+bool fo_score_missing(const char *cell);
+/* "8192", "8k" (8 times kilo), "37,556", "4096 (packed)"; NAN: no number. */
+double fo_score_number(const char *cell, double kilo);
+
 /* In lower case, in arena memory. */
 const char *fo_score_lower(struct fo_arena *a, const char *s);
 /* Does s have one of the words, separated by '|'? */

@@ -2,7 +2,7 @@
 #ifndef FO_TESTS_JOB_H
 #define FO_TESTS_JOB_H
 
-#include "job/step.h"
+#include "job/worth.h"
 
 /* Llama-3.1-8B on 8 H100 with FSDP, sequences of 8,192, one of a rank and step; nothing recomputed, all fused. */
 struct job_rig {

@@ -55,9 +55,9 @@ static void test_adapters(void **state)
 	job_set(&g, FO_JOB_ADAPTERS, 1);
 	job_set(&g, FO_JOB_ADAPTER_RANK, 16);
 	step(&g, &lora);
-	double share = lora.part[FO_JOB_TIME_MATMUL].low / all.part[FO_JOB_TIME_MATMUL].low;
+	double share = lora.part[FO_PREDICT_MATMUL].low / all.part[FO_PREDICT_MATMUL].low;
 	assert_true(share > 0.64 && share < 0.69);
-	assert_true(lora.part[FO_JOB_TIME_OPTIMIZER].high < 0.1 * all.part[FO_JOB_TIME_OPTIMIZER].high);
+	assert_true(lora.part[FO_PREDICT_OPTIMIZER].high < 0.1 * all.part[FO_PREDICT_OPTIMIZER].high);
 	job_rig_fini(&g);
 }
 
@@ -70,39 +70,52 @@ static void test_no_communication(void **state)
 	job_rig_init(&g, "megatron", "1xH100");
 	job_set(&g, FO_JOB_ZERO, 0);
 	step(&g, &s);
-	for (int i = FO_JOB_TIME_TENSOR; i <= FO_JOB_TIME_DATA; i++)
+	for (int i = FO_PREDICT_TENSOR; i <= FO_PREDICT_DATA; i++)
 		assert_true(zero(s.part[i]));
 	assert_true(s.total.low > 0 && s.total.low < s.total.high);
 	job_rig_fini(&g);
 	job_rig_init(&g, "megatron", "8xH100");
 	static const struct {
 		enum fo_job_setting s;
-		enum fo_job_time t;
-	} row[] = { { FO_JOB_TP, FO_JOB_TIME_TENSOR },
-		    { FO_JOB_CP, FO_JOB_TIME_CONTEXT },
-		    { FO_JOB_PP, FO_JOB_TIME_PIPELINE } };
+		enum fo_predict_part t;
+	} row[] = { { FO_JOB_TP, FO_PREDICT_TENSOR },
+		    { FO_JOB_CP, FO_PREDICT_CONTEXT },
+		    { FO_JOB_PP, FO_PREDICT_BUBBLE } };
 	job_set(&g, FO_JOB_ZERO, 0);
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
 		job_set(&g, row[i].s, 8);
 		step(&g, &s);
 		for (size_t k = 0; k < sizeof row / sizeof *row; k++)
 			assert_true((s.part[row[k].t].high > 0) == (k == i));
-		assert_true((s.part[FO_JOB_TIME_DATA].high > 0) ==
-			    (row[i].s == FO_JOB_CP)); /* CP ranks share weights */
+		assert_true((s.part[FO_PREDICT_DATA].high > 0) == (row[i].s == FO_JOB_CP)); /* CP ranks share weights */
 		job_set(&g, row[i].s, 1);
 	}
 	step(&g, &s);
-	assert_true(s.part[FO_JOB_TIME_DATA].low > 0);
+	assert_true(s.part[FO_PREDICT_DATA].low > 0);
 	job_rig_fini(&g);
 }
 
-/* Without a head, (p - 1) / m of the stages' time is idle, a v-th of that with v chunks, a third without bubbles of
- * weight gradients. */
+/* Seconds that a pipeline idles over those that it works. */
+static double idle_of(struct job_rig *g, double schedule, double chunks, double m)
+{
+	struct fo_job_step s;
+	job_set(g, FO_JOB_PP_SCHEDULE, schedule);
+	job_set(g, FO_JOB_PP_VIRTUAL, chunks);
+	job_set(g, FO_JOB_ACCUMULATION, m);
+	step(g, &s);
+	double busy = 0;
+	for (int t = 0; t < FO_PREDICT_PARTS; t++)
+		if (t != FO_PREDICT_BUBBLE && t != FO_PREDICT_OPTIMIZER && t != FO_PREDICT_REST)
+			busy += middle(s.part[t]);
+	return middle(s.part[FO_PREDICT_BUBBLE]) / busy;
+}
+
+/* Without a head (p - 1) / m of the stages' time is idle, a v-th of that with v chunks. Without bubbles of weight
+ * gradients it is forward + backward of inputs - of weights: a third where these are alike, more where not. */
 static void test_bubble(void **state)
 {
 	(void)state;
 	struct job_rig g;
-	struct fo_job_step s;
 	job_rig_init(&g, "megatron", "8xH100");
 	g.job.model.vocab = 128;
 	job_set(&g, FO_JOB_ZERO, 0);
@@ -112,21 +125,61 @@ static void test_bubble(void **state)
 		double schedule, chunks, m, idle;
 	} row[] = { { FO_JOB_SCHEDULE_1F1B, 1, 8, 7 / 8. },
 		    { FO_JOB_SCHEDULE_1F1B, 1, 64, 7 / 64. },
-		    { FO_JOB_SCHEDULE_INTERLEAVED, 4, 8, 7 / 32. },
-		    { FO_JOB_SCHEDULE_ZERO_BUBBLE, 1, 8, 7 / 24. } };
+		    { FO_JOB_SCHEDULE_INTERLEAVED, 4, 8, 7 / 32. } };
 	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-		job_set(&g, FO_JOB_PP_SCHEDULE, row[i].schedule);
-		job_set(&g, FO_JOB_PP_VIRTUAL, row[i].chunks);
-		job_set(&g, FO_JOB_ACCUMULATION, row[i].m);
-		step(&g, &s);
-		double busy = 0, idle = middle(s.part[FO_JOB_TIME_PIPELINE]);
-		for (int t = 0; t < FO_JOB_TIMES; t++)
-			if (t != FO_JOB_TIME_PIPELINE && t != FO_JOB_TIME_OPTIMIZER)
-				busy += middle(s.part[t]);
-		if (fabs(idle / busy - row[i].idle) > 0.12 * row[i].idle + 0.02)
-			fail_msg("row %zu: %g of the time is idle, expected %g", i, idle / busy, row[i].idle);
+		double idle = idle_of(&g, row[i].schedule, row[i].chunks, row[i].m);
+		if (fabs(idle - row[i].idle) > 0.12 * row[i].idle + 0.02)
+			fail_msg("row %zu: %g of the time is idle, expected %g", i, idle, row[i].idle);
 	}
+	double zero_bubble = idle_of(&g, FO_JOB_SCHEDULE_ZERO_BUBBLE, 1, 8);
+	assert_true(zero_bubble > 7 / 24. && zero_bubble < 0.6 * 7 / 8);
 	job_rig_fini(&g);
+}
+
+/* Stages as Megatron-LM's flags divide them. */
+static void test_uneven(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *layout;
+		double pp, first, last, embedding, loss;
+		double got[3], chunks; /* first, middle, last; 0: wrong */
+	} row[] = {
+		{ NULL, 4, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 1 },
+		{ NULL, 4, 6, 6, NAN, NAN, { 6, 10, 6 }, 1 },
+		{ NULL, 4, 5, NAN, NAN, NAN, { 5, 9, 9 }, 1 },
+		{ NULL, 4, 6, 7, NAN, NAN, { 0, 0, 0 }, 0 },
+		{ NULL, 2, 20, NAN, NAN, NAN, { 20, 12, 12 }, 1 },
+		{ NULL, 3, NAN, NAN, NAN, 1, { 11, 11, 10 }, 1 },
+		{ NULL, 4, NAN, NAN, 1, 1, { 0, 0, 0 }, 0 },
+		{ "Et*7|t*9|(t*3)*3|t*7,L", 4, NAN, NAN, NAN, NAN, { 7, 9, 7 }, 1 },
+		{ "Et*3|(tt|)*14t,L", 4, NAN, NAN, NAN, NAN, { 9, 8, 7 }, 4 },
+		{ "Et*3|(tt|)*14t,L", 5, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 0 },
+		{ "t*9999999|", 2, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 0 },
+		{ "(((", 2, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 0 },
+		{ "t*32|x", 2, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 0 },
+	};
+	for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+		struct job_rig g;
+		struct fo_job_shape s;
+		job_rig_init(&g, "megatron", "64xH100");
+		job_set(&g, FO_JOB_ZERO, 1);
+		job_set(&g, FO_JOB_PP, row[i].pp);
+		job_set(&g, FO_JOB_PP_FIRST_LAYERS, row[i].first);
+		job_set(&g, FO_JOB_PP_LAST_LAYERS, row[i].last);
+		job_set(&g, FO_JOB_PP_EMBEDDING_COUNTS, row[i].embedding);
+		job_set(&g, FO_JOB_PP_LOSS_COUNTS, row[i].loss);
+		g.job.value[FO_JOB_PP_LAYOUT].text = row[i].layout;
+		g.cluster.devices = g.cluster.per_node = 12 * row[i].pp;
+		fo_job_shape_of(&g.job, &g.cluster, &s);
+		if (!row[i].chunks != !!s.wrong)
+			fail_msg("row %zu: %s", i, s.wrong ? s.wrong : "nothing is wrong with it");
+		if (row[i].chunks && (s.first_layers != row[i].got[0] || s.middle_layers != row[i].got[1] ||
+				      s.last_layers != row[i].got[2] || s.chunks != row[i].chunks))
+			fail_msg("row %zu: stages of %g, %g, %g layers in %g chunks", i, s.first_layers,
+				 s.middle_layers, s.last_layers, s.chunks);
+		job_rig_fini(&g);
+	}
 }
 
 static void unknown(struct job_rig *g, const char *words)
@@ -138,7 +191,7 @@ static void unknown(struct job_rig *g, const char *words)
 	if (!strstr(s.unknown, words))
 		fail_msg("'%s' lacks '%s'", s.unknown, words);
 	assert_true(isnan(s.total.low) && isnan(s.total.high) && isnan(s.tokens_s.low) && isnan(s.mfu.high));
-	for (int i = 0; i < FO_JOB_TIMES; i++)
+	for (int i = 0; i < FO_PREDICT_PARTS; i++)
 		assert_true(isnan(s.part[i].low));
 	fo_job_what_if(&g->job, &g->cluster, &(struct fo_job_change){ FO_JOB_COMPILE, 0 }, 1, &w);
 	assert_true(isnan(w.times.low) && isnan(w.times.high));
@@ -171,7 +224,7 @@ static void test_unknown(void **state)
 	job_rig_fini(&g);
 	job_rig_init(&g, "torchtitan", "8xA100"); /* no fp8 there */
 	job_set(&g, FO_JOB_FP8, FO_JOB_FP8_TENSORWISE);
-	unknown(&g, "fp8");
+	unknown(&g, "number type");
 	job_rig_fini(&g);
 }
 
@@ -186,6 +239,7 @@ static void test_monotony(void **state)
 	job_set(&g, FO_JOB_TP, 4);
 	job_set(&g, FO_JOB_PP, 4);
 	job_set(&g, FO_JOB_ACCUMULATION, 8);
+	g.cluster.net_assumed = false;
 	step(&g, &fast);
 	g.cluster.net_gb_s = fo_range_scaled(0.1, g.cluster.net_gb_s);
 	step(&g, &slow);
@@ -202,8 +256,8 @@ static void test_monotony(void **state)
 	step(&g, &fast);
 	job_set(&g, FO_JOB_TP, 16);
 	step(&g, &slow);
-	assert_true(slow.part[FO_JOB_TIME_TENSOR].low > 1.1 * fast.part[FO_JOB_TIME_TENSOR].low);
-	assert_true(slow.part[FO_JOB_TIME_TENSOR].high > 1.1 * fast.part[FO_JOB_TIME_TENSOR].high);
+	assert_true(slow.part[FO_PREDICT_TENSOR].low > 1.1 * fast.part[FO_PREDICT_TENSOR].low);
+	assert_true(slow.part[FO_PREDICT_TENSOR].high > 1.1 * fast.part[FO_PREDICT_TENSOR].high);
 	job_rig_fini(&g);
 }
 
@@ -219,7 +273,7 @@ static void test_order_of_gains(void **state)
 	g.job.value[FO_JOB_RECOMPUTE_OPTION].text = "op";
 	job_set(&g, FO_JOB_COMPILE, 0);
 	struct fo_range compile = gain_of(&g, FO_JOB_COMPILE, 1);
-	assert_true(compile.low > 1.05 && compile.high < 1.3);
+	assert_true(compile.low > 1 && compile.low < 1.157 && compile.high > 1.157 && compile.high < 1.3);
 	job_set(&g, FO_JOB_COMPILE, 1);
 	const struct fo_job_change tensorwise[] = { { FO_JOB_FP8, FO_JOB_FP8_TENSORWISE }, { FO_JOB_FP8_GATHER, 1 } };
 	struct fo_range fp8 = gain(&g, tensorwise, 2), rowwise = gain_of(&g, FO_JOB_FP8, FO_JOB_FP8_ROWWISE);
@@ -249,8 +303,8 @@ static void test_overlap(void **state)
 	assert_true(reduce.low > 1 && reduce.high < 1.5);
 	assert_true(tp.low == 1 && tp.high == 1);
 	job_set(&g, FO_JOB_TP, 8);
-	tp = gain_of(&g, FO_JOB_TP_OVERLAP, 1);
-	assert_true(tp.low > 1);
+	tp = gain_of(&g, FO_JOB_TP_OVERLAP, 1); /* torchtitan's tables have 4 to 16 % */
+	assert_true(middle(tp) > 1.04 && middle(tp) < 1.16);
 	/* Less tensor parallelism is faster where its communication costs more than what it saves. */
 	job_set(&g, FO_JOB_MICRO_BATCH, 1);
 	job_set(&g, FO_JOB_GLOBAL_BATCH, 256);
@@ -283,14 +337,13 @@ static void test_properties(void **state)
 		job_set(&g, FO_JOB_PP_VIRTUAL, 1 + below(2));
 		job_set(&g, FO_JOB_PP_SCHEDULE, below(4));
 		job_set(&g, FO_JOB_ZERO, below(4));
-		job_set(&g, FO_JOB_RECOMPUTE, below(4));
+		job_set(&g, FO_JOB_RECOMPUTE, below(3)); /* steps that offload are not predicted */
 		job_set(&g, FO_JOB_ACCUMULATION, 1 + below(32));
 		job_set(&g, FO_JOB_COMPILE, below(2));
 		job_set(&g, FO_JOB_FP8, below(6));
-		job_set(&g, FO_JOB_OFFLOAD_OPTIMIZER, below(2));
 		step(&g, &s);
 		double sum = 0;
-		for (int i = 0; i < FO_JOB_TIMES; i++) {
+		for (int i = 0; i < FO_PREDICT_PARTS; i++) {
 			assert_true(s.part[i].low >= 0 && s.part[i].low <= s.part[i].high);
 			sum += s.part[i].high;
 		}
@@ -332,11 +385,12 @@ static void test_nonsense(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing),        cmocka_unit_test(test_no_communication),
-		cmocka_unit_test(test_adapters),       cmocka_unit_test(test_bubble),
-		cmocka_unit_test(test_unknown),        cmocka_unit_test(test_monotony),
-		cmocka_unit_test(test_order_of_gains), cmocka_unit_test(test_overlap),
-		cmocka_unit_test(test_properties),     cmocka_unit_test(test_nonsense),
+		cmocka_unit_test(test_nothing),  cmocka_unit_test(test_no_communication),
+		cmocka_unit_test(test_adapters), cmocka_unit_test(test_bubble),
+		cmocka_unit_test(test_uneven),   cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_monotony), cmocka_unit_test(test_order_of_gains),
+		cmocka_unit_test(test_overlap),  cmocka_unit_test(test_properties),
+		cmocka_unit_test(test_nonsense),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
