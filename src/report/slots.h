@@ -30,6 +30,15 @@ bool fo_slots_of_timelines(struct fo_doc *d, struct fo_draw_slots *out, const st
  * pipeline, or of not all its stages. *program: stage 0's, freed by the caller where true. */
 bool fo_slots_of_files(struct fo_doc *d, struct fo_draw_slots *out, const char *const *path, int paths,
 		       struct fo_program *program, int32_t *step);
+/* How much of the time from the first slot of all stages to the last is empty, beside the formula of the schedule with
+ * the slots' own mean times. */
+struct fo_slots_bubble {
+	double measured; /* share of that time */
+	double longest;  /* the same of the longest that one stage takes from its first slot to its last */
+	double formula;  /* of the one that `by` is about; NAN: it does not hold for these times */
+	struct fo_pp_formula by;
+};
+void fo_slots_bubble_of(struct fo_slots_bubble *out, const struct fo_draw_slots *c, const struct fo_pp_shape *shape);
 /* Names such a picture and puts it into the document. */
 void fo_slots_draw(struct fo_doc *d, struct fo_draw_slots *c, const struct fo_pp_shape *shape, int32_t step);
 
