@@ -125,6 +125,22 @@ fo_install() {
 	return 3
 }
 
+# fo_scratch: lets tests write their scratch folders in memory where there is room for them and programs may run there. Each
+# checkpoint of a test waits for the disk otherwise, which is half of the time that the tests of commands take.
+fo_scratch() {
+	[ -z "${TMPDIR:-}" ] || return 0
+	fo_free=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }')
+	[ "${fo_free:-0}" -ge 6291456 ] || return 0 # 6 GiB: no test of today writes 1, and three run at a time
+	fo_probe=$(mktemp -d /dev/shm/flatout-XXXXXX 2>/dev/null) || return 0
+	printf '#!/bin/sh\nexit 0\n' >"$fo_probe/runs"
+	chmod +x "$fo_probe/runs"
+	if "$fo_probe/runs" 2>/dev/null; then
+		TMPDIR=/dev/shm
+		export TMPDIR
+	fi
+	rm -rf "$fo_probe"
+}
+
 fo_cores() { nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2; }
 
 # fo_quietly FILE COMMAND...: runs it with its output in FILE; if it fails, shows the end of FILE and then the lines that tell

@@ -63,9 +63,10 @@ struct fo_command {
 extern const struct fo_command *const fo_commands[]; /* NULL-terminated */
 
 extern const struct fo_command fo_cmd_flops, fo_cmd_mfu, fo_cmd_devices, fo_cmd_ops, fo_cmd_program, fo_cmd_passes,
-	fo_cmd_predict, fo_cmd_predict_cluster, fo_cmd_plan, fo_cmd_scale, fo_cmd_init, fo_cmd_config, fo_cmd_calibrate,
-	fo_cmd_machine, fo_cmd_export, fo_cmd_compare, fo_cmd_report, fo_cmd_ladder, fo_cmd_diagnose, fo_cmd_price,
-	fo_cmd_score, fo_cmd_health, fo_cmd_audit, fo_cmd_status;
+	fo_cmd_predict, fo_cmd_predict_cluster, fo_cmd_plan, fo_cmd_plan_machine, fo_cmd_scale, fo_cmd_init,
+	fo_cmd_config, fo_cmd_calibrate, fo_cmd_machine, fo_cmd_export, fo_cmd_compare, fo_cmd_compare_clusters,
+	fo_cmd_report, fo_cmd_ladder, fo_cmd_ladder_plan, fo_cmd_diagnose, fo_cmd_price, fo_cmd_score, fo_cmd_health,
+	fo_cmd_audit, fo_cmd_status;
 #ifndef FO_NO_ENGINE
 extern const struct fo_command fo_cmd_verify, fo_cmd_train, fo_cmd_demo, fo_cmd_data, fo_cmd_data_prepare,
 	fo_cmd_data_train_tokenizer, fo_cmd_data_inspect, fo_cmd_generate, fo_cmd_eval, fo_cmd_launch;
@@ -141,6 +142,9 @@ FO_CHECKED fo_status fo_cli_page(const struct fo_doc *d, const char *path);
 /* "2 micro-batches x 2 rows x 32 tokens, bf16" */
 struct fo_lowering;
 const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run);
+/* stages.c: the stages of a pipeline, each with its planned memory: into d, or fields of an open object where j is not
+ * NULL. Nothing for a run without stages. */
+FO_CHECKED fo_status fo_cli_stages(const struct fo_program *first, struct fo_doc *d, struct fo_json *j);
 /* program_meshes.c: what flatout program says with --meshes. */
 struct fo_run;
 FO_CHECKED fo_status fo_cli_meshes(const struct fo_cli_call *call, const struct fo_run *r, int ranks);

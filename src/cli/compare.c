@@ -1,5 +1,5 @@
 /* flatout compare: two runs row by row, and what explains the difference; what is no run is compared as traces. */
-#include "cli/cli.h"
+#include "cli/compare_plans.h"
 
 #include "report/traces_versus.h"
 #include "report/versus.h"
@@ -13,6 +13,8 @@ struct compare {
 	const char *json, *html;
 	const char *model, *device;
 	int64_t seq, tokens_per_step;
+	struct fo_cli_cost cost;
+	const char *clusters; /* never set: compare_plans.c has it */
 };
 
 static const struct fo_opt rows[] = {
@@ -26,7 +28,11 @@ static const struct fo_opt rows[] = {
 		      "of traces, for MFU: tokens of a step of the whole job"),
 	FO_OPT_TEXT(struct compare, device, "compare.device", "D", NULL,
 		    "of traces, for MFU: the device, where the trace does not name it"),
-	FO_CLI_OUTPUT_ROWS(struct compare, "compare", "print JSON")
+	/* It makes the command that of compare_plans.c before options are read: it stands here for help. */
+	FO_OPT_TEXT(struct compare, clusters, "compare.clusters", "C,C,...", NULL,
+		    "one job planned on several clusters, with options of its own: 'flatout compare clusters --help' "
+		    "lists them"),
+	FO_CLI_COST_ROWS(struct compare, "compare"), FO_CLI_OUTPUT_ROWS(struct compare, "compare", "print JSON")
 };
 
 /* Prints the document, unless JSON or a page on standard output was asked for, and writes the page. */
@@ -294,6 +300,19 @@ done_0:
 	return st;
 }
 
+/* ---- plans ---- */
+
+static fo_status compare_plans(const struct fo_cli_call *call, const char *const path[2])
+{
+	const struct compare *in = call->in;
+	if (in->all || in->model || in->device || in->seq || in->tokens_per_step)
+		return fo_hint(fo_fail(FO_EARG,
+				       "--all, --model, --seq, --tokens-per-step and --device are for runs and "
+				       "traces; a plan says what it is of"),
+			       "leave them out");
+	return fo_cli_compare_plan_files(call, path, &in->cost, in->html);
+}
+
 static fo_status run(const struct fo_cli_call *call)
 {
 	const struct compare *in = call->in;
@@ -302,7 +321,15 @@ static fo_status run(const struct fo_cli_call *call)
 		return fo_hint(fo_fail(FO_EARG, "'flatout compare' takes two run directories or two traces, got %d",
 				       call->argc - 1),
 			       "usage: flatout compare A B");
-	bool a = is_run(path[0]), b = is_run(path[1]);
+	bool plans, a = is_run(path[0]), b = is_run(path[1]);
+	if (!a && !b) {
+		FO_TRY(fo_cli_are_plans(path, &plans));
+		if (plans)
+			return compare_plans(call, path);
+	}
+	if (in->cost.tokens > 0 || in->cost.rent || in->cost.pue || in->cost.kwh)
+		return fo_hint(fo_fail(FO_EARG, "--tokens, --rent, --pue and --kwh are for plans"),
+			       "'flatout price' says what a measured MFU costs");
 	if (!a && !b)
 		return compare_traces(call, path);
 	struct stat there;
@@ -320,7 +347,9 @@ const struct fo_command fo_cmd_compare = {
 	.name = "compare",
 	.group = "diagnose",
 	.usage = "flatout compare A B [--all] [--html FILE] [--json]\n"
-		 "       flatout compare A B [--model M --seq S --tokens-per-step N [--device D]]",
+		 "       flatout compare A B [--model M --seq S --tokens-per-step N [--device D]]\n"
+		 "       flatout compare A.json B.json [--tokens D] [--rent R]\n"
+		 "       flatout compare --clusters C,C ...  (flatout compare clusters --help)",
 	.summary = "two runs or traces row by row, and what explains the difference",
 	.text = "A and B are run directories (run.dir). Step time, MFU, tokens/s, memory, the parts of a step and "
 		"its operations stand beside each other, with the options, machine and losses that differ. A "
@@ -329,6 +358,8 @@ const struct fo_command fo_cmd_compare = {
 		"diagnose' reads them. Then the ledger of a step stands row by row: kernels by class, "
 		"communication, copies, idle by cause; what the difference consists of; kernels that appeared or "
 		"went. With the model, sequence and tokens of a step also MFU.\n\n"
+		"Or both are plans that 'flatout plan --json' wrote, or --clusters names clusters that the same job is "
+		"planned on: speed at the MFU that is predicted, price and energy, as ranges, and what is a tie.\n\n"
 		"  flatout compare run-before run-after\n"
 		"  flatout compare run-before run-after --html=compare.html\n"
 		"  flatout compare before.pt.trace.json.gz after.pt.trace.json.gz\n"
@@ -337,4 +368,6 @@ const struct fo_command fo_cmd_compare = {
 	.act = run,
 	.size = sizeof(struct compare),
 	.most = 2,
+	.instead = &fo_cmd_compare_clusters,
+	.instead_of = "--clusters",
 };

@@ -13,12 +13,15 @@ static const struct fo_opt extra[] = {
 		   "rounds", "in each of which every rung trains its share of the steps"),
 	FO_OPT_BOOL(struct fo_cli_ladder, show, "ladder.show", "false",
 		    "print the ladder in DIR as it is; run nothing"),
+	/* It makes the command that of ladder_plan.c before options are read: it stands here for help. */
+	FO_OPT_BOOL(struct fo_cli_ladder, plan, "ladder.plan", "false",
+		    "predict a ladder of any job on any cluster, with options of its own: 'flatout ladder plan --help' "
+		    "lists them"),
 	FO_OPT_BOOL(struct fo_cli_ladder, brief, "ladder.brief", "false",
 		    "print only the first table: MFU, useful tokens/s, gains"),
 	FO_OPT_JSON_OF(struct fo_cli_ladder, json, "ladder.json", "print ladder.json, progress on standard error",
 		       FO_OUTPUT_LADDER),
-	FO_OPT_FORCE(struct fo_cli_ladder, force, "ladder.force"),
-	FO_OPT_END
+	FO_OPT_FORCE(struct fo_cli_ladder, force, "ladder.force"), FO_OPT_END
 };
 
 static fo_status show(int argc, char **argv)
@@ -134,7 +137,8 @@ const struct fo_command fo_cmd_ladder = {
 	.name = "ladder",
 	.group = "improve",
 	.usage = "flatout ladder run.yaml [--steps=N] [--rounds=N] [--rungs=FILE] [--run.dir=DIR] [--KEY=VALUE ...] "
-		 "[--brief] [--json]\nflatout ladder DIR --show [--brief] [--json]",
+		 "[--brief] [--json]\nflatout ladder DIR --show [--brief] [--json]\n"
+		 "flatout ladder --plan ...  (flatout ladder plan --help)",
 	.summary = "one change at a time: what each gains, with an interval",
 	.text = "Trains the run without optimisations and then with one more after the other, 500 steps each, in at "
 		"least five rounds in which every rung trains its share, so that a machine that drifts does so for all "
@@ -148,5 +152,7 @@ const struct fo_command fo_cmd_ladder = {
 	.own = extra,
 	.writes = FO_OUTPUT_LADDER_FOLDER,
 	.run = run,
+	.instead = &fo_cmd_ladder_plan,
+	.instead_of = "--plan",
 	.spin = FO_SPIN_TRAINING,
 };

@@ -9,7 +9,7 @@ struct fo_cli_ladder {
 	struct fo_run run;
 	const char *rungs;
 	int64_t rounds;
-	bool show, brief, force;
+	bool show, plan, brief, force; /* plan: never set, ladder_plan.c has it */
 	const char *json;
 };
 /* Reads DIR, prints, and writes both files. FO_ENUMERIC when a rung's losses left those they are compared with; FO_EIO

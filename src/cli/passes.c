@@ -57,6 +57,7 @@ struct report {
 static fo_status make_report(struct report *r, const struct fo_model *m, const struct fo_lowering *want)
 {
 	struct fo_lowering low = *want;
+	low.stages.repeats = 0;
 	for (int i = 0; i < fo_pass_count; i++) /* what else stands there says how, not whether */
 		if (fo_pass_table[i].choice != offsetof(struct fo_passes, pp)) /* stages are no choice of one rank */
 			fo_passes_set(&low.pass, fo_pass_table[i].choice, 0);
@@ -68,7 +69,10 @@ static fo_status make_report(struct report *r, const struct fo_model *m, const s
 		struct fo_passes choice = want->pass;
 		*e = (struct entry){ .pass = &fo_pass_table[i],
 				     .value = fo_passes_get(&choice, fo_pass_table[i].choice) };
-		if (e->value) {
+		const bool repeats = e->pass->choice == offsetof(struct fo_passes, recompute);
+		if (repeats)
+			low.stages.repeats = want->stages.repeats;
+		if (e->value || (repeats && want->stages.repeats)) { /* of stages some may repeat nothing */
 			fo_passes_set(&low.pass, e->pass->choice, e->value);
 			FO_TRY(measure(m, low, &e->f));
 			continue;
@@ -170,6 +174,17 @@ static void write_json(const struct report *r, const struct fo_model *m, struct 
 	fo_json_close(j);
 }
 
+static fo_status say_stages(const struct fo_model *m, const struct fo_lowering *run, const struct fo_cli_call *call)
+{
+	struct fo_program p;
+	FO_TRY(fo_pass_build(&p, m, run));
+	if (p.staged && !call->json)
+		fo_doc_para(call->doc, "Figures above are of the first stage's ranks.");
+	const fo_status st = fo_cli_stages(&p, call->doc, call->json);
+	fo_program_fini(&p);
+	return st;
+}
+
 static fo_status run(const struct fo_cli_call *call)
 {
 	const struct passes *in = call->in;
@@ -189,6 +204,8 @@ static fo_status run(const struct fo_cli_call *call)
 		write_json(&r, &m, call->json);
 	else if (st == FO_OK)
 		say(&r, &m, &choice.run, call->doc);
+	if (st == FO_OK)
+		st = say_stages(&m, &choice.run, call);
 	fo_arena_fini(&r.arena);
 	return st;
 }

@@ -6,6 +6,7 @@
 
 struct plan {
 	struct fo_cli_job job;
+	struct fo_cli_cost cost;
 	const char *fix, *html, *json;
 	int objective;
 	int64_t top;
@@ -21,6 +22,7 @@ static const struct fo_opt rows[] = {
 		"this cluster or a part of it",
 		"time|mfu|cost"),
 	FO_OPT_INT(struct plan, top, "plan.top", "N", "6", 1, FO_PLAN_SHOWN, "", "divisions that are shown"),
+	FO_CLI_COST_ROWS(struct plan, "plan"),
 	FO_OPT_OUTPUT(struct plan, html, "plan.html", "FILE", NULL, "a page", FO_OUTPUT_PAGE),
 	FO_CLI_OUTPUT_ROWS(struct plan, "plan", "JSON on standard output"),
 };
@@ -77,6 +79,15 @@ static fo_status fix_one(struct fo_plan_fixed *f, const char *text)
 		       "tp, cp, pp, ep, chunks, shard, micro-batch, zero");
 }
 
+fo_status fo_cli_plan_fix(const char *fix, struct fo_arena *arena, struct fo_plan_fixed *f)
+{
+	const char **one;
+	int n = fix ? fo_job_split_settings(fix, arena, &one) : 0;
+	for (int i = 0; i < n; i++)
+		FO_TRY(fix_one(f, one[i]));
+	return FO_OK;
+}
+
 /* Fixed numbers that no division has together. */
 static fo_status check_fixed(const struct fo_plan_fixed *f)
 {
@@ -108,22 +119,8 @@ static fo_status fixed_of(const struct fo_cli_job *j, const char *fix, struct fo
 	if (j->schedule >= 0 && f->schedule == FO_PREDICT_GPIPE)
 		return fo_hint(fo_fail(FO_EARG, "GPipe is not searched: 1F1B takes as long and less memory"),
 			       "--schedule=1f1b");
-	const char **one;
-	int n = fix ? fo_job_split_settings(fix, arena, &one) : 0;
-	for (int i = 0; i < n; i++)
-		FO_TRY(fix_one(f, one[i]));
+	FO_TRY(fo_cli_plan_fix(fix, arena, f));
 	return check_fixed(f);
-}
-
-static const struct fo_plan_framework *framework_of(const struct fo_job *job)
-{
-	const char *id = job->form ? job->form->id : "any";
-	const struct fo_plan_framework *f = fo_plan_framework_of(id);
-	if (!f && (!strncmp(id, "megatron", 8) || !strncmp(id, "nemo", 4)))
-		f = fo_plan_framework_of("megatron");
-	if (!f && !strncmp(id, "torchtitan", 10))
-		f = fo_plan_framework_of("torchtitan");
-	return f ? f : fo_plan_framework_of("any");
 }
 
 /* The division of the configuration that was given, if it has a whole one. */
@@ -167,7 +164,7 @@ static fo_status ask(const struct fo_cli_job *in, const char *fix, struct fo_cli
 		return fo_hint(fo_fail(FO_EARG, "how much a step is must be known: the batch is not searched"),
 			       "--global-tokens=4M, or --global-batch=512 sequences");
 	p->ask = (struct fo_plan_asked){ .base = p->job.base,
-					 .framework = framework_of(&a->job),
+					 .framework = fo_plan_framework_of_form(a->job.form ? a->job.form->id : "any"),
 					 .devices = a->cluster.devices,
 					 .half = fo_job_is(&a->job, FO_JOB_DTYPE, FO_JOB_MATMUL_FP16) &&
 						 p->job.job.type == FO_PREDICT_BF16,
@@ -186,6 +183,7 @@ fo_status fo_cli_plan_read(const struct fo_cli_call *call, const struct fo_cli_j
 	if (p->assumed_framework)
 		job.framework = FO_CLI_MEGATRON;
 	FO_TRY(fo_cli_job_read(call, &job, p->asked));
+	FO_TRY(fo_cli_job_check_device(&job, p->asked));
 	return ask(&job, fix, p);
 }
 
@@ -271,12 +269,9 @@ static fo_status search_cost(struct fo_cli_planned *p)
 	return st;
 }
 
-static fo_status does_not_fit(const struct fo_cli_planned *p)
+/* How many devices of the kind hold the job in some division; 0: no number up to a million does. */
+static double devices_that_hold(const struct fo_cli_planned *p)
 {
-	const struct fo_plan_point *s = &p->plan.smallest;
-	char need[32], have[32];
-	fo_draw_number(need, s->step.bytes, FO_DRAW_BYTES);
-	fo_draw_number(have, p->ask.base.job.machine.memory_bytes, FO_DRAW_BYTES);
 	struct fo_plan *other = fo_xmalloc(sizeof *other);
 	struct fo_plan_asked a = p->ask;
 	double fits = 0;
@@ -286,11 +281,7 @@ static fo_status does_not_fit(const struct fo_cli_planned *p)
 	}
 	fo_err_clear();
 	free(other);
-	fo_fail(FO_ENOMEM, "%s fits on %.15g %s in none of %lld divisions: the smallest takes %s of %s a device",
-		p->asked->job.model.name, p->ask.devices, p->asked->cluster.device->name, (long long)p->plan.legal,
-		need, have);
-	return fits ? fo_hint(FO_ENOMEM, "%.15g such devices hold it", fits)
-		    : fo_hint(FO_ENOMEM, "no number of such devices does: 'flatout devices' lists larger ones");
+	return fits;
 }
 
 /* ---- the command ---- */
@@ -298,10 +289,14 @@ static fo_status does_not_fit(const struct fo_cli_planned *p)
 static fo_status search(const struct plan *in, struct fo_cli_planned *p)
 {
 	fo_status st = in->objective == OBJECTIVE_COST ? search_cost(p) : fo_plan_search(&p->plan, &p->ask);
-	if (st == FO_ENOMEM && p->plan.too_large)
-		return does_not_fit(p);
+	if (st == FO_ENOMEM && p->plan.too_large) {
+		p->fits_not = true;
+		p->would_hold = devices_that_hold(p);
+		return FO_OK;
+	}
 	FO_TRY(st);
 	p->top = (int)in->top;
+	p->pictures = in->html != NULL;
 	p->cost = in->objective == OBJECTIVE_COST;
 	for (int i = 0; i < p->plan.points; i++)
 		if (fo_cli_planned_shows(p, i))
@@ -324,7 +319,7 @@ static fo_status show(const struct fo_cli_call *call, const struct fo_cli_planne
 		fo_cli_planned_json(call->json, p);
 	fo_status st = in->html ? fo_cli_page(d, in->html) : FO_OK;
 	fo_doc_fini(&page);
-	return st;
+	return st == FO_OK && p->fits_not ? fo_cli_found() : st;
 }
 
 static fo_status run(const struct fo_cli_call *call)
@@ -332,8 +327,11 @@ static fo_status run(const struct fo_cli_call *call)
 	const struct plan *in = call->in;
 	struct fo_cli_asked a;
 	struct fo_cli_planned *p = fo_xmalloc(sizeof *p);
+	memset(p, 0, sizeof *p);
 	p->asked = &a;
 	fo_status st = fo_cli_plan_read(call, &in->job, in->fix, p);
+	if (st == FO_OK)
+		st = fo_cli_cost_read(&in->cost, a.cluster.device, in->job.watts, &p->rates);
 	if (st == FO_OK)
 		st = search(in, p);
 	if (st == FO_OK)
@@ -359,9 +357,13 @@ const struct fo_command fo_cmd_plan = {
 		"  flatout plan --model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 \\\n"
 		"      --global-batch 512 --fix tp=8\n\n"
 		"For a configuration that is given, it lists what to change, in the order of gain:\n\n"
-		"  flatout plan --torchtitan train.toml --cluster 2xHGX-B200\n",
+		"  flatout plan --torchtitan train.toml --cluster 2xHGX-B200\n\n"
+		"With --ranks it plans for a machine that was measured ('flatout plan machine --help').\n\n"
+		"Exit status 1: no division fits the devices' memory.",
 	.opts = rows,
 	.act = run,
 	.size = sizeof(struct plan),
 	.most = FO_CLI_ANY,
+	.instead = &fo_cmd_plan_machine,
+	.instead_of = "--ranks --mesh.ranks --profile",
 };

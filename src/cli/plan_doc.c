@@ -261,10 +261,29 @@ static void say_settings(struct fo_doc *d, const struct fo_cli_planned *p)
 	}
 }
 
+/* One sentence, as flatout predict has it: what would fit. */
+static const char *would_fit(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	const char *least = fo_doc_printf(d, "the smallest of %lld divisions takes %s of %s a device",
+					  (long long)p->plan.legal,
+					  fo_doc_num(d, p->plan.smallest.step.bytes, FO_DRAW_BYTES),
+					  fo_doc_num(d, p->ask.base.job.machine.memory_bytes, FO_DRAW_BYTES));
+	return p->would_hold > 0 ? fo_doc_printf(d, "%s; %.15g such devices would hold it", least, p->would_hold)
+				 : fo_doc_printf(d, "%s; no number of such devices does", least);
+}
+
 void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p)
 {
 	fo_doc_title(d, "Plan: %s", p->asked->job.model.name);
+	if (p->fits_not) {
+		fo_doc_verdict(d, FO_DOC_BAD, "too large", "%s does not fit on these devices: %s",
+			       p->asked->job.model.name, would_fit(d, p));
+		return;
+	}
 	say_head(d, p);
+	if (p->pictures)
+		fo_cli_planned_pictures(d, p);
+	fo_cli_planned_cost(d, p);
 	say_limits(d, p);
 	say_changes(d, p);
 	say_points(d, p);
@@ -273,45 +292,102 @@ void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p)
 
 /* ---- JSON ---- */
 
-static void json_point(struct fo_json *j, const struct fo_plan_point *x, const struct fo_predict_certainty *sure)
+static void file_point(const struct fo_plan_point *x, const struct fo_predict_certainty *sure,
+		       struct fo_plan_file_point *out)
 {
 	const struct fo_predict_layout *l = &x->layout;
-	fo_json_object(j, NULL);
-	fo_json_put(j, FO_REAL("dp", x->step.dp), FO_REAL("tp", l->tp), FO_REAL("cp", l->cp), FO_REAL("pp", l->pp),
-		    FO_REAL("ep", l->ep), FO_REAL("chunks", l->chunks), FO_INT("schedule", l->schedule),
-		    FO_REAL("zero", l->zero), FO_REAL("shard", l->shard > 0 ? l->shard : x->step.dp * l->cp),
-		    FO_BOOL("sequence_parallel", l->sp), FO_REAL("micro_batch", l->micro_batch),
-		    FO_REAL("micro_batches", l->micro_batches), FO_TEXT("recompute", again_text(x)),
-		    FO_REAL("step_seconds", x->step.seconds), FO_REAL("step_seconds_low", sure->seconds.low),
-		    FO_REAL("step_seconds_high", sure->seconds.high),
-		    FO_REAL("tokens_per_second_per_device", x->step.tokens_s), FO_REAL("mfu", x->step.mfu),
-		    FO_REAL("mfu_causal", x->step.mfu_causal),
-		    FO_REAL("device_hours_per_million_tokens", cost(x) / 3600), FO_REAL("memory_bytes", x->step.bytes),
-		    FO_REAL("exposed_seconds", exposed(&x->step)),
-		    FO_REAL("bubble_seconds", x->step.part[FO_PREDICT_BUBBLE]));
+	*out = (struct fo_plan_file_point){
+		.dp = x->step.dp,
+		.tp = l->tp,
+		.cp = l->cp,
+		.pp = l->pp,
+		.ep = l->ep,
+		.chunks = l->chunks,
+		.schedule = l->schedule,
+		.zero = l->zero,
+		.shard = l->shard > 0 ? l->shard : x->step.dp * l->cp,
+		.sp = l->sp,
+		.tp_overlap = l->tp_overlap > 0,
+		.stages_near = l->stages_near,
+		.keeps_weights = l->keeps_weights,
+		.micro_batch = l->micro_batch,
+		.micro_batches = l->micro_batches,
+		.recompute = again_text(x),
+		.seconds = x->step.seconds,
+		.seconds_low = sure->seconds.low,
+		.seconds_high = sure->seconds.high,
+		.tokens_s = x->step.tokens_s,
+		.mfu = x->step.mfu,
+		.mfu_causal = x->step.mfu_causal,
+		.device_hours = cost(x) / 3600,
+		.bytes = x->step.bytes,
+		.exposed = exposed(&x->step),
+		.bubble = x->step.part[FO_PREDICT_BUBBLE],
+	};
+}
+
+void fo_cli_planned_file(const struct fo_cli_planned *p, struct fo_plan_file_point point[FO_PLAN_SHOWN],
+			 struct fo_plan_file *f)
+{
+	const struct fo_predict_job *job = &p->job.job;
+	*f = (struct fo_plan_file){
+		.model = p->asked->job.model.name,
+		.device = p->asked->cluster.device->name,
+		.devices = p->ask.devices,
+		.framework = p->ask.framework->id,
+		.type = fo_predict_type_name[job->type],
+		.peak_flop_s = job->machine.peak[job->type],
+		.global_batch = p->ask.global_batch,
+		.seq = job->seq,
+		.legal = p->plan.legal,
+		.timed = p->plan.timed,
+		.too_large = p->plan.too_large,
+		.search_seconds = p->plan.seconds,
+		.ties = ties(p),
+		.bests = 1,
+		.point = point,
+	};
+	file_point(named(p), &p->named_sure, f->best);
+	for (int i = 0; i < p->plan.points; i++) {
+		if (!fo_cli_planned_shows(p, i))
+			continue;
+		if (i == p->plan.named)
+			f->named = f->points;
+		file_point(&p->plan.point[i], &p->sure[i], &point[f->points++]);
+	}
+}
+
+static void json_losses(struct fo_json *j, const struct fo_predict_step *s)
+{
+	struct fo_plan_losses l;
+	fo_plan_losses_of(&l, s);
+	fo_json_array(j, "losses");
+	for (int i = 0; i < l.losses; i++)
+		fo_json_record(j, NULL, FO_TEXT("what", l.loss[i].name), FO_REAL("share", l.loss[i].share));
 	fo_json_close(j);
 }
 
 void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p)
 {
 	static const char *const limit[FO_CLI_LIMITS] = { "memory", "network", "node_links", "batch" };
-	int place = 0; /* of the named one among those shown */
-	for (int i = 0; i < p->plan.named; i++)
-		place += fo_cli_planned_shows(p, i);
-	fo_json_put(j, FO_TEXT("model", p->asked->job.model.name), FO_TEXT("device", p->asked->cluster.device->name),
-		    FO_REAL("devices", p->ask.devices), FO_TEXT("framework", p->ask.framework->id),
-		    FO_REAL("global_batch", p->ask.global_batch), FO_REAL("seq", p->job.job.seq),
-		    FO_INT("legal", p->plan.legal), FO_INT("timed", p->plan.timed),
-		    FO_INT("too_large", p->plan.too_large), FO_REAL("search_seconds", p->plan.seconds),
-		    FO_INT("ties", ties(p)), FO_INT("named", place));
-	fo_json_array(j, "best");
-	json_point(j, named(p), &p->named_sure);
-	fo_json_close(j);
-	fo_json_array(j, "points");
-	for (int i = 0; i < p->plan.points; i++)
-		if (fo_cli_planned_shows(p, i))
-			json_point(j, &p->plan.point[i], &p->sure[i]);
-	fo_json_close(j);
+	if (p->fits_not) {
+		fo_json_put(j, FO_TEXT("model", p->asked->job.model.name),
+			    FO_TEXT("device", p->asked->cluster.device->name), FO_REAL("devices", p->ask.devices),
+			    FO_TEXT("framework", p->ask.framework->id), FO_TEXT("fit", "does not fit"),
+			    FO_INT("legal", p->plan.legal), FO_INT("too_large", p->plan.too_large),
+			    FO_REAL("smallest_bytes", p->plan.smallest.step.bytes),
+			    FO_REAL("usable_bytes", p->ask.base.job.machine.memory_bytes),
+			    FO_REAL("devices_that_hold_it", p->would_hold > 0 ? p->would_hold : NAN));
+		return;
+	}
+	struct fo_plan_file_point point[FO_PLAN_SHOWN];
+	struct fo_plan_file file;
+	fo_cli_planned_file(p, point, &file);
+	fo_plan_file_write(&file, j);
+	json_losses(j, &named(p)->step);
+	struct fo_cli_costs costs;
+	fo_cli_planned_costs(p, &costs);
+	fo_cli_cost_json(j, "cost", &p->rates, &costs);
 	fo_json_array(j, "changes");
 	for (int i = 0; i < p->changes; i++) {
 		fo_json_object(j, NULL);

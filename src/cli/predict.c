@@ -119,6 +119,21 @@ static const char *how_to_measure(const struct report *r)
 	return text;
 }
 
+fo_status fo_cli_profile_read(struct fo_arena *arena, const char *given, struct fo_limits *out)
+{
+	char cpu[80];
+	fo_cpu_name(cpu, sizeof cpu);
+	const char *path = *given ? given : fo_limits_path(arena, cpu);
+	if (!*given && !fo_fs_exists(path))
+		return fo_hint(
+			fo_fail(FO_EUNSUPPORTED, "this machine has not been measured: there is no profile '%s'", path),
+			"'flatout calibrate' makes one; --profile=FILE takes another machine's");
+	fo_status st = fo_limits_read(path, out);
+	return st == FO_EFORMAT && *given
+		       ? fo_hint(st, "what 'bench/gpu/run ceilings' left of a device is read with --device")
+		       : st;
+}
+
 /* The profile that is named: of a run with paced kernels the one whose times it took; "": none. */
 static const char *given_profile(struct report *r)
 {
@@ -135,17 +150,8 @@ static fo_status load_profile(struct report *r)
 	int index;
 	if (fo_run_device_parse(r->in->run.device, &kind, &index) && kind == FO_RUN_DEVICE_CUDA)
 		return not_of_a_device("a step on a CUDA device");
-	char cpu[80];
-	fo_cpu_name(cpu, sizeof cpu);
-	const char *given = given_profile(r), *path = *given ? given : fo_limits_path(&r->arena, cpu);
-	if (!*given && !fo_fs_exists(path))
-		return fo_hint(
-			fo_fail(FO_EUNSUPPORTED, "this machine has not been measured: there is no profile '%s'", path),
-			"'flatout calibrate' makes one; --profile=FILE takes another machine's");
-	fo_status st = fo_limits_read(path, &r->limits);
-	if (st == FO_EFORMAT && *given)
-		return fo_hint(st, "what 'bench/gpu/run ceilings' left of a device is read with --device");
-	FO_TRY(st);
+	const char *given = given_profile(r);
+	FO_TRY(fo_cli_profile_read(&r->arena, given, &r->limits));
 	int64_t threads = r->in->run.threads;
 	if (!threads && *r->in->compare) {
 		const struct fo_record_start *start = fo_record_last_start(&r->record);
@@ -156,7 +162,7 @@ static fo_status load_profile(struct report *r)
 		threads = *given ? fo_rates_threads(&r->limits) : fo_cpu_threads();
 	/* Ranks share them as in training (train/team.h). */
 	threads /= r->program->ranks;
-	st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
+	fo_status st = fo_rates_init(&r->rates, &r->limits, threads < 1 ? 1 : (int)threads);
 	return st == FO_OK || *given ? st : fo_hint(st, "%s", how_to_measure(r));
 }
 

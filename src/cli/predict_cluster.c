@@ -324,17 +324,17 @@ static fo_status show(const struct fo_cli_call *call, struct fo_cli_asked *a, co
 /* Limits of NVIDIA's devices begin at a quarter to a third of their own power. */
 #define LEAST_POWER 0.25
 
-static fo_status check_device(const struct predict_cluster *in, const struct fo_cli_asked *a)
+fo_status fo_cli_job_check_device(const struct fo_cli_job *in, const struct fo_cli_asked *a)
 {
 	const struct fo_device *d = a->cluster.device;
 	bool half = fo_job_is(&a->job, FO_JOB_DTYPE, FO_JOB_MATMUL_FP16),
 	     full = fo_job_is(&a->job, FO_JOB_DTYPE, FO_JOB_MATMUL_FP32);
-	double watts = in->job.watts;
+	double watts = in->watts;
 	if (!d)
 		return FO_OK;
 	if (isnan(d->dense[FO_PREC_BF16]) && !isnan(d->dense[FO_PREC_FP16]) && !half && !full)
 		return fo_hint(fo_fail(FO_EUNSUPPORTED, "the catalogue has no dense bf16 peak of %s", d->name),
-			       "--precision=fp16 predicts the job in fp16");
+			       "--precision=fp16 takes the job in fp16");
 	if (watts > 0 && d->tdp_w > 0 && (watts > d->tdp_w || watts < LEAST_POWER * d->tdp_w))
 		return fo_hint(fo_fail(FO_EARG, "--power-limit=%g: %s takes %g W, and limits are from %g to %g W",
 				       watts, d->name, d->tdp_w, LEAST_POWER * d->tdp_w, d->tdp_w),
@@ -365,8 +365,8 @@ static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 	const struct predict_cluster *in = call->in;
 	struct fo_cli_predicted p = { .asked = a };
 	struct fo_plan_timeline timeline;
+	FO_TRY(fo_cli_job_check_device(&in->job, a));
 	struct fo_spread_steps spread;
-	FO_TRY(check_device(in, a));
 	FO_TRY(fo_cli_goodput_read(&in->goodput, &p.goodput_in));
 	if (fo_cli_goodput_asked(&in->goodput))
 		p.goodput = &in->goodput;

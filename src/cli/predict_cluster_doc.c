@@ -1,7 +1,10 @@
 /* What flatout predict --cluster prints: the same figures as text, page and JSON. */
 #include "cli/predict_cluster.h"
 
+#include "plan/losses.h"
+
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- words ---- */
@@ -81,6 +84,33 @@ static const char *division_text(struct fo_doc *d, const struct fo_cli_predicted
 	if (l->ep > 1)
 		t = fo_doc_printf(d, "%s, ep %.15g", t, l->ep);
 	return fo_doc_printf(d, "%s, %s", t, recompute_text(d, l));
+}
+
+static const char *tenths(struct fo_doc *d, int n)
+{
+	return fo_doc_printf(d, "%s%d.%d %%", n < 0 ? "-" : "", abs(n) / 10, abs(n) % 10);
+}
+
+/* From the whole peak down to the MFU: what each part of the step costs of it. */
+void fo_cli_losses(struct fo_doc *d, const struct fo_predict_step *s)
+{
+	struct fo_plan_losses l;
+	fo_plan_losses_of(&l, s);
+	struct fo_draw_fall *fall = fo_doc_alloc(d, FO_PLAN_LOSSES * sizeof *fall);
+	for (int i = 0; i < l.losses; i++)
+		fall[i] = (struct fo_draw_fall){ l.loss[i].name, NULL, tenths(d, l.loss[i].tenths), l.loss[i].share };
+	struct fo_draw_waterfall w = { .title = "From the peak to the MFU",
+				       .desc = "Shares of the step, taken off the dense peak one by one; together with "
+					       "the MFU they are 100 %.",
+				       .unit = FO_DRAW_SHARE,
+				       .whole = 1,
+				       .whole_name = "dense peak",
+				       .whole_value = "100 %",
+				       .fall = fall,
+				       .falls = (size_t)l.losses,
+				       .rest_name = "mfu_causal",
+				       .rest_value = tenths(d, l.tenths) };
+	fo_doc_waterfall(d, &w);
 }
 
 /* ---- text and page ---- */
@@ -195,36 +225,10 @@ static void say_parts(struct fo_doc *d, const struct fo_cli_predicted *p)
 	say_bytes(d, "sum", p->step.bytes, p->sure.bytes);
 }
 
-/* From the whole peak down to the MFU: what each part of the step costs of it. */
 static void say_losses(struct fo_doc *d, const struct fo_cli_predicted *p)
 {
-	const struct fo_predict_step *s = &p->step;
-	struct fo_draw_fall *fall = fo_doc_alloc(d, (FO_PREDICT_PARTS + 1) * sizeof *fall);
-	double useful = s->mfu_causal;
-	size_t n = 0;
-	/* What computes the model's own FLOP takes longer than at the peak. */
-	double products = s->part[FO_PREDICT_MATMUL] + s->part[FO_PREDICT_ATTENTION] + s->part[FO_PREDICT_LOSS];
-	double slow = products / s->seconds - useful;
-	fall[n++] = (struct fo_draw_fall){ "products below the peak", NULL, percent(d, slow), slow };
-	for (int i = 0; i < FO_PREDICT_PARTS; i++) {
-		bool product = i == FO_PREDICT_MATMUL || i == FO_PREDICT_ATTENTION || i == FO_PREDICT_LOSS;
-		if (product || s->part[i] < SHOWN_SHARE * s->seconds)
-			continue;
-		double share = s->part[i] / s->seconds;
-		fall[n++] = (struct fo_draw_fall){ fo_predict_part_name[i], NULL, percent(d, share), share };
-	}
-	struct fo_draw_waterfall w = { .title = "From the peak to the MFU",
-				       .desc = "Shares of the step, taken off the dense peak one by one",
-				       .unit = FO_DRAW_SHARE,
-				       .whole = 1,
-				       .whole_name = "dense peak",
-				       .whole_value = "100 %",
-				       .fall = fall,
-				       .falls = n,
-				       .rest_name = "mfu_causal",
-				       .rest_value = percent(d, useful) };
 	fo_doc_only(d, FO_DOC_PAGE);
-	fo_doc_waterfall(d, &w);
+	fo_cli_losses(d, &p->step);
 	fo_doc_only(d, FO_DOC_BOTH);
 }
 

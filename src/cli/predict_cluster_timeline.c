@@ -6,7 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { TRACED = 64 }; /* ranks of a trace: those whose steps differ */
+enum { ON_A_PAGE = 8 }; /* stages: each takes up to 200 KB of a page */
+enum { TRACED = 64 };   /* ranks of a trace: those whose steps differ */
 
 static int by_begin(const void *a, const void *b)
 {
@@ -26,24 +27,30 @@ static void put_lane(struct fo_doc *d, const struct fo_fleet_run *run, int32_t c
 			span[n++] = (struct fo_draw_span){ c->begin_s[i], c->end_s[i], r->op[i].name,
 							   fo_plan_op_name[r->op[i].name] };
 	qsort(span, n, sizeof *span, by_begin);
-	*out = (struct fo_draw_lane){ r->name, span, n };
+	*out = (struct fo_draw_lane){ fo_doc_printf(d, "%s", r->name), span, n };
 }
 
-static void lanes_of(struct fo_doc *d, const struct fo_cli_predicted *p, const struct fo_plan_timeline *t,
+static void lanes_of(struct fo_doc *d, const char *model, const struct fo_plan_timeline *t, size_t most,
 		     struct fo_draw_lanes *out)
 {
 	const struct fo_fleet_run *run = &t->run;
-	size_t lanes = run->classes < FO_DRAW_LANES ? (size_t)run->classes : FO_DRAW_LANES;
+	size_t lanes = (size_t)run->classes < most ? (size_t)run->classes : most;
 	struct fo_draw_lane *lane = fo_doc_alloc(d, lanes * sizeof *lane);
 	/* Of more stages than a picture holds, the first and the last ones. */
 	for (size_t i = 0; i < lanes; i++) {
 		size_t skip = i < (lanes + 1) / 2 ? 0 : (size_t)run->classes - lanes;
 		put_lane(d, run, (int32_t)(i + skip), &lane[i]);
 	}
+	const char *which = lanes < (size_t)run->classes
+				    ? fo_doc_printf(d, "One rank of the first and the last %zu of %d pipeline stages",
+						    lanes / 2, run->classes)
+				    : "One rank of each pipeline stage";
 	*out = (struct fo_draw_lanes){
-		.title = fo_doc_printf(d, "one predicted step of %s", p->asked->job.model.name),
-		.desc = "One rank of each pipeline stage, simulated event by event from the predicted parts. Gaps are "
-			"waits for other stages. Communication that compute hides is not drawn.",
+		.title = fo_doc_printf(d, "one predicted step of %s", model),
+		.desc = fo_doc_printf(d,
+				      "%s, simulated event by event from the predicted parts. Gaps are waits for other "
+				      "stages. Communication that compute hides is not drawn.",
+				      which),
 		.to = run->step_s,
 		.lane = lane,
 		.lanes = lanes,
@@ -52,15 +59,20 @@ static void lanes_of(struct fo_doc *d, const struct fo_cli_predicted *p, const s
 		out->tone_name[i] = fo_plan_op_name[i];
 }
 
-void fo_cli_predicted_lanes(struct fo_doc *d, const struct fo_cli_predicted *p)
+void fo_cli_timeline_lanes(struct fo_doc *d, const char *model, const struct fo_plan_timeline *t)
 {
 	struct fo_draw_lanes lanes;
+	lanes_of(d, model, t, ON_A_PAGE, &lanes);
+	fo_doc_lanes(d, &lanes);
+}
+
+void fo_cli_predicted_lanes(struct fo_doc *d, const struct fo_cli_predicted *p)
+{
 	if (!p->timeline)
 		return;
-	lanes_of(d, p, p->timeline, &lanes);
 	fo_doc_only(d, FO_DOC_PAGE);
 	fo_doc_heading(d, "Timeline");
-	fo_doc_lanes(d, &lanes);
+	fo_cli_timeline_lanes(d, p->asked->job.model.name, p->timeline);
 	fo_doc_only(d, FO_DOC_BOTH);
 }
 
@@ -71,7 +83,7 @@ fo_status fo_cli_predicted_write(const struct fo_cli_predicted *p, const char *s
 	fo_status st = FO_OK;
 	if (svg) {
 		struct fo_draw_lanes lanes;
-		lanes_of(&d, p, p->timeline, &lanes);
+		lanes_of(&d, p->asked->job.model.name, p->timeline, FO_DRAW_LANES, &lanes);
 		fo_draw_lanes_svg(&s, &lanes);
 		st = fo_fs_write_atomic(svg, s.data, s.len);
 		fo_str_fini(&s);

@@ -107,7 +107,7 @@ static void find_what_fits(struct report *r)
 			if (named[k])
 				fo_str_printf(&r->would, "%s%s", r->would.len ? ", " : "", change[k]);
 		struct fo_str what = { 0 };
-		fo_recompute_text(&c.run.pass, r->model.layers, &what);
+		fo_recompute_text(&c.run, r->model.layers, &what);
 		fo_str_printf(&r->would, " would fit, with %s master weights and %s moments; computed again: %s",
 			      c.run.pass.master == FO_MASTER_NONE ? "no" : fo_master_name[c.run.pass.master],
 			      fo_moments_name[c.run.pass.moments], what.data);

@@ -1,8 +1,7 @@
 /* flatout price: what an MFU costs, and what a higher one is worth. */
-#include "cli/cli.h"
+#include "cli/cost.h"
 
-#include "hw/catalogue.h"
-#include "price/price.h"
+#include "plan/file.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -12,7 +11,7 @@ struct price {
 	const char *device, *dtype, *devices_file, *mfu, *to, *rent, *weeks, *week_cost, *watts, *pue, *kwh, *year;
 	const char *other, *other_mfu, *other_rent;
 	int64_t devices, other_devices;
-	double days;
+	double days, tokens;
 	const char *json, *html;
 	bool force;
 };
@@ -24,6 +23,8 @@ static const struct fo_opt rows[] = {
 	FO_OPT_TEXT(struct price, device, "price.device", "D", NULL,
 		    "accelerator: 'flatout devices' lists them; its rent is the catalogue's range"),
 	FO_OPT_REAL(struct price, days, "price.days", "T", NULL, 1e-6, 1e6, "days", "length of the run as it is"),
+	FO_OPT_REAL(struct price, tokens, "price.tokens", "D", NULL, 1, 1e18, "tokens",
+		    "that a plan's run trains on, in place of its length: 15T"),
 	FO_OPT_TEXT(struct price, rent, "price.rent", "R", NULL, "USD per device and hour: 2.5, or 2..3"),
 	FO_OPT_TEXT(struct price, year, "price.year", "P", "100",
 		    "share of a year in which the devices train, in percent, for sums per year"),
@@ -47,6 +48,9 @@ static const struct fo_opt rows[] = {
 
 struct sum {
 	const struct price *in;
+	struct fo_arena arena;
+	const char *path; /* of a plan; NULL: none */
+	struct fo_plan_file plan;
 	struct fo_catalogue catalogue;
 	const struct fo_device *device, *other;
 	const char *rent_from, *other_rent_from, *watts_from;
@@ -56,36 +60,12 @@ struct sum {
 
 /* ---- inputs ---- */
 
-static fo_status read_range(const char *text, const char *what, double unit, struct fo_range *out)
-{
-	*out = fo_range(NAN);
-	if (!text)
-		return FO_OK;
-	FO_TRY(fo_range_parse(text, what, out));
-	out->low *= unit;
-	out->high *= unit;
-	return FO_OK;
-}
-
 static fo_status read_mfu(const char *text, const char *what, struct fo_range *out)
 {
-	FO_TRY(read_range(text, what, 0.01, out));
+	FO_TRY(fo_cli_cost_range(text, what, 0.01, out));
 	if (text && !(out->low >= 0.01 && out->high <= 1))
 		return fo_hint(fo_fail(FO_EARG, "%s is '%s', expected percent: 1 to 100", what, text),
 			       "percent: 40, not 0.4");
-	return FO_OK;
-}
-
-/* A rent from the option, else the catalogue's range. */
-static fo_status read_rent(const char *text, const char *what, const struct fo_device *d, struct fo_range *out,
-			   const char **from)
-{
-	FO_TRY(read_range(text, what, 1, out));
-	*from = text ? "the option" : NULL;
-	if (!text && d) {
-		*out = (struct fo_range){ d->rent_low, d->rent_high };
-		*from = d->rent_note;
-	}
 	return FO_OK;
 }
 
@@ -121,40 +101,84 @@ static fo_status check_pairs(const struct price *in)
 	return FO_OK;
 }
 
+/* What a plan says and an option would: devices, their kind, the MFU that is predicted, the length of a run. */
+static fo_status read_plan(struct sum *s)
+{
+	const struct price *in = s->in;
+	struct fo_price_in *g = &s->given;
+	const struct {
+		const char *option;
+		bool given;
+	} same[] = { { "--mfu", in->mfu }, { "--devices", in->devices > 0 }, { "--device", in->device } };
+	for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+		if (same[i].given)
+			return fo_cli_contradict("%s and the plan '%s' both say what trains", same[i].option, s->path);
+	if (in->tokens > 0 && in->days > 0)
+		return fo_cli_contradict("--tokens and --days both say how long the run is");
+	FO_TRY(fo_plan_file_read(&s->plan, s->path, &s->arena));
+	FO_TRY(fo_catalogue_find(&s->catalogue, s->plan.device, &s->device));
+	g->devices = s->plan.devices;
+	g->peak = 1e-12 * s->plan.peak_flop_s;
+	g->mfu = fo_plan_file_mfu(&s->plan);
+	g->days = fo_range(in->days > 0 ? in->days : NAN);
+	if (in->tokens > 0) {
+		struct fo_range none = fo_range(NAN);
+		struct fo_price_tokens_in run = {
+			s->plan.devices, in->tokens, fo_plan_file_tokens_s(&s->plan), none, none, none, none
+		};
+		struct fo_price_tokens t;
+		fo_price_tokens(&run, &t);
+		g->days = t.days;
+	}
+	return FO_OK;
+}
+
+static fo_status read_job(struct sum *s)
+{
+	const struct price *in = s->in;
+	struct fo_price_in *g = &s->given;
+	if (s->path)
+		return read_plan(s);
+	if (in->tokens > 0)
+		return fo_fail(FO_EARG,
+			       "'--tokens' alone changes nothing: it needs a plan, which says how fast they pass");
+	if (!in->mfu || !in->devices)
+		return fo_hint(fo_fail(FO_EARG, "'%s' is missing", in->mfu ? "--devices" : "--mfu"),
+			       "flatout price --mfu 40 --devices 256 --device h100 --days 90");
+	g->devices = (double)in->devices;
+	g->days = fo_range(in->days > 0 ? in->days : NAN);
+	FO_TRY(read_device(s, in->device, &s->device, &g->peak));
+	return read_mfu(in->mfu, "--mfu", &g->mfu);
+}
+
 static fo_status read_inputs(struct sum *s)
 {
 	const struct price *in = s->in;
 	struct fo_price_in *g = &s->given;
-	if (!in->mfu || !in->devices)
-		return fo_hint(fo_fail(FO_EARG, "'%s' is missing", in->mfu ? "--devices" : "--mfu"),
-			       "flatout price --mfu 40 --devices 256 --device h100 --days 90");
+	FO_TRY(read_job(s));
 	FO_TRY(check_pairs(in));
-	g->devices = (double)in->devices;
-	g->days = in->days > 0 ? in->days : NAN;
-	FO_TRY(read_device(s, in->device, &s->device, &g->peak));
 	FO_TRY(read_device(s, in->other, &s->other, &g->other_peak));
-	FO_TRY(read_mfu(in->mfu, "--mfu", &g->mfu));
 	FO_TRY(read_mfu(in->to, "--to", &g->to));
 	FO_TRY(read_mfu(in->other_mfu, "--other-mfu", &g->other_mfu));
-	FO_TRY(read_rent(in->rent, "--rent", s->device, &g->rent, &s->rent_from));
-	FO_TRY(read_rent(in->other_rent, "--other-rent", s->other, &g->other_rent, &s->other_rent_from));
-	FO_TRY(read_range(in->year, "--year", 0.01, &g->year));
-	FO_TRY(read_range(in->weeks, "--weeks", 1, &g->weeks));
-	FO_TRY(read_range(in->week_cost, "--week-cost", 1, &g->week));
-	FO_TRY(read_range(in->watts, "--watts", 1, &g->watts));
-	FO_TRY(read_range(in->pue, "--pue", 1, &g->pue));
-	FO_TRY(read_range(in->kwh, "--kwh", 1, &g->kwh));
+	FO_TRY(fo_cli_cost_rent(in->rent, "--rent", s->device, &g->rent, &s->rent_from));
+	FO_TRY(fo_cli_cost_rent(in->other_rent, "--other-rent", s->other, &g->other_rent, &s->other_rent_from));
+	FO_TRY(fo_cli_cost_range(in->year, "--year", 0.01, &g->year));
+	FO_TRY(fo_cli_cost_range(in->weeks, "--weeks", 1, &g->weeks));
+	FO_TRY(fo_cli_cost_range(in->week_cost, "--week-cost", 1, &g->week));
+	FO_TRY(fo_cli_cost_range(in->watts, "--watts", 1, &g->watts));
+	FO_TRY(fo_cli_cost_range(in->pue, "--pue", 1, &g->pue));
+	FO_TRY(fo_cli_cost_range(in->kwh, "--kwh", 1, &g->kwh));
 	if (g->year.high > 1)
 		return fo_fail(FO_EARG, "--year is '%s', expected percent of a year: at most 100", in->year);
 	if (in->pue && g->pue.low < 1)
 		return fo_fail(FO_EARG, "--pue is '%s', expected 1 or more", in->pue);
 	if (!in->pue)
 		g->pue = fo_range(1);
-	if ((in->other || in->other_mfu) && !(in->other && in->other_mfu && s->device && in->days > 0))
+	if ((in->other || in->other_mfu) && !(in->other && in->other_mfu && s->device && fo_range_known(g->days)))
 		return fo_fail(FO_EARG, "a comparison needs --device, --days, --other and --other-mfu: the work is "
 					"devices x peak x MFU x days");
 	if (in->other)
-		g->other_devices = (double)(in->other_devices ? in->other_devices : in->devices);
+		g->other_devices = in->other_devices ? (double)in->other_devices : g->devices;
 	return FO_OK;
 }
 
@@ -225,12 +249,12 @@ static void say_payback(struct fo_doc *d, const struct sum *s)
 		return;
 	if (isinf(back.low))
 		fo_doc_verdict(d, FO_DOC_BAD, "Payback", "never: nothing is saved");
-	else if (back.low > s->given.days)
+	else if (back.low > s->given.days.high)
 		fo_doc_verdict(d, FO_DOC_BAD, "Payback", "not within this run of %s: it takes %s of training",
-			       duration(d, s->given.days), text);
-	else if (back.high > s->given.days)
+			       text_of(d, s->given.days, duration), text);
+	else if (back.high > s->given.days.low)
 		fo_doc_verdict(d, FO_DOC_BAD, "Payback", "not certain within this run of %s: %s of training",
-			       duration(d, s->given.days), text);
+			       text_of(d, s->given.days, duration), text);
 }
 
 static void say_verdict(struct fo_doc *d, const struct sum *s)
@@ -258,6 +282,12 @@ static void document(struct fo_doc *d, const struct sum *s)
 {
 	fo_doc_title(d, "What %.0f devices at %s MFU cost", s->given.devices, text_of(d, s->given.mfu, percent));
 	say_verdict(d, s);
+	if (s->path)
+		fo_doc_line(d, "plan", "%s: %s on %.0f x %s, mfu_causal as predicted%s", s->path, s->plan.model,
+			    s->plan.devices, s->plan.device,
+			    s->in->tokens > 0 ? fo_doc_printf(d, "; %s take %s", fo_doc_si(d, s->in->tokens, " tokens"),
+							      text_of(d, s->given.days, duration))
+					      : "");
 	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrl", "figure", "value", "counts");
 	for (size_t i = 0; i < sizeof line / sizeof *line; i++) {
 		const char *text = text_of(d, value_of(s, &line[i]), line[i].form);
@@ -289,7 +319,8 @@ static void range_json(struct fo_json *j, const char *key, struct fo_range r)
 static void write_json(const struct sum *s, struct fo_json *j)
 {
 	fo_json_real(j, "devices", s->given.devices);
-	fo_json_real(j, "days_now", s->given.days);
+	fo_json_real(j, "days_now", s->given.days.low == s->given.days.high ? s->given.days.low : NAN);
+	range_json(j, "days_now_range", s->given.days);
 	range_json(j, "mfu", s->given.mfu);
 	range_json(j, "mfu_after", s->given.to);
 	range_json(j, "rent_usd_per_hour", s->given.rent);
@@ -312,7 +343,7 @@ static fo_status show(const struct fo_cli_call *call, const struct sum *s)
 
 static fo_status run(const struct fo_cli_call *call)
 {
-	struct sum s = { .in = call->in };
+	struct sum s = { .in = call->in, .path = call->argc > 1 ? call->argv[1] : NULL };
 	FO_TRY(fo_catalogue_load(&s.catalogue, s.in->devices_file));
 	fo_status st = read_inputs(&s);
 	if (st == FO_OK) {
@@ -320,6 +351,7 @@ static fo_status run(const struct fo_cli_call *call)
 		st = show(call, &s);
 	}
 	fo_catalogue_fini(&s.catalogue);
+	fo_arena_fini(&s.arena);
 	return st;
 }
 
@@ -328,7 +360,8 @@ const struct fo_command fo_cmd_price = {
 	.group = "plan",
 	.usage = "flatout price --mfu P --devices N [--to P] [--device D] [--days T] [--rent R] "
 		 "[--weeks W --week-cost C] "
-		 "[--watts W --kwh C] [--other D --other-mfu P] [--html FILE] [--json]",
+		 "[--watts W --kwh C] [--other D --other-mfu P] [--html FILE] [--json]\n"
+		 "flatout price PLAN.json [--days T|--tokens D] [--to P] [--rent R] [...]",
 	.summary = "what an MFU costs, and what a higher one is worth",
 	.text = "Devices lost at an MFU, the cost of a run, what moving the MFU saves, in how many days "
 		"that pays for the work, what electricity costs, and the same work on another device. "
@@ -338,8 +371,12 @@ const struct fo_command fo_cmd_price = {
 		"  flatout price --mfu 35..45 --to 55 --devices 64 --device h100 --days 30 \\\n"
 		"      --weeks 2..4 --week-cost 5000..8000\n"
 		"  flatout price --mfu 38 --devices 64 --device h100 --days 30 --other b200 \\\n"
-		"      --other-mfu 30..45",
+		"      --other-mfu 30..45\n\n"
+		"A plan says devices, their kind and the MFU that is predicted:\n\n"
+		"  flatout plan run.yaml --cluster 2xHGX-H100 --json=plan.json\n"
+		"  flatout price plan.json --tokens 15T --to 55",
 	.opts = rows,
 	.act = run,
 	.size = sizeof(struct price),
+	.most = 1,
 };

@@ -288,6 +288,7 @@ static fo_status run(const struct fo_cli_call *call)
 	else
 		say(&p, &u, &all.roles, in->operations, call->doc);
 	fo_unrolled_fini(&u);
+	FO_TRY_OR(st, fo_cli_stages(&p, call->doc, call->json), done);
 	if (*in->dump) {
 		struct fo_str text = { 0 };
 		fo_program_dump(&p, &text);

@@ -19,7 +19,7 @@ struct worth {
 static struct worth worth_of(const struct fo_cli_scaled *s, const struct fo_scale_point *p)
 {
 	const struct fo_price_in in = { .devices = p->devices,
-					.days = HOUR_DAYS,
+					.days = fo_range(HOUR_DAYS),
 					.rent = s->rent,
 					.mfu = p->mfu_causal,
 					.to = fo_range(NAN),

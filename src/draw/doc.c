@@ -185,6 +185,7 @@ void fo_doc_cells(struct fo_doc *d, const char *title, struct fo_cells cells)
 	}
 PICTURE(bars, FO_DOC_BARS)
 PICTURE(lines, FO_DOC_LINES)
+PICTURE(points, FO_DOC_POINTS)
 PICTURE(areas, FO_DOC_AREAS)
 PICTURE(stacks, FO_DOC_STACKS)
 PICTURE(waterfall, FO_DOC_WATERFALL)

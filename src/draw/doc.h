@@ -98,6 +98,7 @@ void fo_doc_cells(struct fo_doc *d, const char *title, struct fo_cells cells);
 /* Pictures. The struct is copied, what it points to is not. */
 void fo_doc_bars(struct fo_doc *d, const struct fo_draw_bars *c);
 void fo_doc_lines(struct fo_doc *d, const struct fo_draw_lines *c);
+void fo_doc_points(struct fo_doc *d, const struct fo_draw_points *c);
 void fo_doc_areas(struct fo_doc *d, const struct fo_draw_areas *c);
 void fo_doc_stacks(struct fo_doc *d, const struct fo_draw_stacks *c);
 void fo_doc_waterfall(struct fo_doc *d, const struct fo_draw_waterfall *c);

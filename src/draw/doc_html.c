@@ -149,6 +149,7 @@ static void element(struct fo_str *out, const struct fo_doc_node *n)
 	case FO_DOC_CARD_END: fo_str_puts(out, "</section>\n"); break;
 	case FO_DOC_BARS: fo_draw_bars(out, n->picture); break;
 	case FO_DOC_LINES: fo_draw_lines(out, n->picture); break;
+	case FO_DOC_POINTS: fo_draw_points(out, n->picture); break;
 	case FO_DOC_AREAS: fo_draw_areas(out, n->picture); break;
 	case FO_DOC_STACKS: fo_draw_stacks(out, n->picture); break;
 	case FO_DOC_WATERFALL: fo_draw_waterfall(out, n->picture); break;

@@ -96,6 +96,34 @@ struct fo_draw_lines {
 };
 void fo_draw_lines(struct fo_str *out, const struct fo_draw_lines *c);
 
+/* ---- points ---- */
+
+/* Points in a plane. Each kind has a colour and a form; a mark says more: hollow, with a ring, with two. Axes begin at
+ * 0. All points are drawn: who has many thins them, and says so in `remark`. */
+enum fo_draw_point_mark {
+	FO_DRAW_POINT_HOLLOW,
+	FO_DRAW_POINT_PLAIN,
+	FO_DRAW_POINT_RING,
+	FO_DRAW_POINT_CHOSEN, /* two rings */
+	FO_DRAW_POINT_MARKS
+};
+struct fo_draw_point {
+	double x, y; /* >= 0; not finite: left out */
+	int kind;    /* 0 to FO_DRAW_STYLES - 1 */
+	enum fo_draw_point_mark mark;
+};
+struct fo_draw_points {
+	const char *title, *desc, *x_name, *y_name, *remark; /* remark: below the picture; may be NULL */
+	enum fo_draw_unit x_unit, y_unit;
+	const char *kind_name[FO_DRAW_STYLES];      /* legend, of the kinds that are drawn; NULL: not there */
+	const char *mark_name[FO_DRAW_POINT_MARKS]; /* the same */
+	const struct fo_draw_point *point;
+	size_t n;
+	double limit; /* of x: a line; NAN: none */
+	const char *limit_name;
+};
+void fo_draw_points(struct fo_str *out, const struct fo_draw_points *c);
+
 /* ---- areas on top of each other ---- */
 
 /* Number of colours in the style sheet. Colour-blind readers can distinguish the first 16; the others are for charts

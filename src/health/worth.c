@@ -26,7 +26,7 @@ static struct fo_range after(const struct fo_health *h, struct fo_range gain, do
 static void price_of(const struct fo_health *h, struct fo_range to, struct fo_price *p)
 {
 	const struct fo_price_in in = { .devices = h->savings.devices,
-					.days = 365 * fo_range_middle(h->given.year),
+					.days = fo_range(365 * fo_range_middle(h->given.year)),
 					.rent = h->savings.rent,
 					.mfu = fo_range(h->mfu.now),
 					.to = to,

@@ -60,9 +60,12 @@ struct split {
 	int tier;
 	double seconds;            /* of a step */
 	int64_t bytes, persistent; /* planned */
-	int64_t *top;              /* [layers + 1]: most bytes that live where c layers wait for backward, at [c] */
-	double repeat[MASKS];      /* seconds of one layer's repeated operations in one micro-batch */
-	int64_t drop[MASKS];       /* bytes less that a layer keeps for backward */
+	int64_t layers;            /* of the rank's stage */
+	/* Layers that wait for backward, each of a micro-batch: at most `waiting`. Where c wait, at [c]: most bytes
+	 * that live; of how many micro-batches they are, at most. */
+	int64_t waiting, *top, *open;
+	double repeat[MASKS]; /* seconds of one layer's repeated operations in one micro-batch */
+	int64_t drop[MASKS];  /* bytes less that a layer keeps for backward */
 };
 
 /* Bytes of lives that begin at or before instance i and end after it. */
@@ -81,27 +84,43 @@ static int64_t *crossing(const struct fo_unrolled *u)
 	return live;
 }
 
-static void find_tops(const struct fo_program *p, const struct fo_unrolled *u, int64_t *top)
+static void find_tops(const struct fo_program *p, const struct fo_unrolled *u, struct split *sp)
 {
-	/* A stage of a pipeline has layers of several micro-batches waiting: more than all layers count as all. */
-	int64_t *live = crossing(u), waiting = 0;
-	memset(top, 0, (size_t)(p->model.layers + 1) * sizeof *top);
+	int64_t *live = crossing(u), *of = fo_xmalloc((size_t)p->run.micro_batches * sizeof *of), waiting = 0, open = 0;
+	sp->layers = fo_program_layers(p);
+	/* A stage of a pipeline has layers of several micro-batches waiting. */
+	sp->waiting = sp->layers * (p->staged ? p->run.micro_batches : 1);
+	sp->top = fo_xmalloc((size_t)(sp->waiting + 1) * sizeof *sp->top);
+	sp->open = fo_xmalloc((size_t)(sp->waiting + 1) * sizeof *sp->open);
 	for (int s = 0; s < p->nslot; s++) {
 		const struct fo_block *b = &p->block[p->slot[s].block];
 		bool layer = b->unit == FO_UNIT_LAYER, forward = layer && b->role == FO_ROLE_FORWARD;
 		/* Activations that a layer drops may die within its forward: only its end counts. */
 		waiting += forward;
+		if (forward && !of[p->slot[s].mb]++)
+			open++;
+		sp->open[waiting] = fo_max(sp->open[waiting], open);
 		for (int i = forward ? u->slot_begin[s + 1] - 1 : u->slot_begin[s]; i < u->slot_begin[s + 1]; i++)
-			top[fo_min(waiting, p->model.layers)] = fo_max(top[fo_min(waiting, p->model.layers)], live[i]);
-		waiting -= layer && b->role == FO_ROLE_BACKWARD;
+			sp->top[waiting] = fo_max(sp->top[waiting], live[i]);
+		if (!layer || b->role != FO_ROLE_BACKWARD)
+			continue;
+		waiting--;
+		if (!--of[p->slot[s].mb])
+			open--;
 	}
 	free(live);
+	free(of);
 }
 
-/* The run with as many micro-batches as a plan needs to see. */
+/* The run with as many micro-batches as a plan needs to see. A stage has many in flight: in GPipe all, else those of
+ * four for each stage at most. */
 static struct fo_lowering planned(struct fo_lowering run)
 {
-	run.micro_batches = fo_min(run.micro_batches, PLANNED_MICRO_BATCHES);
+	const int32_t stages = fo_mesh_pp(&run.mesh);
+	if (stages < 2)
+		run.micro_batches = fo_min(run.micro_batches, PLANNED_MICRO_BATCHES);
+	else if (run.pass.pp != 1 + FO_PP_GPIPE)
+		run.micro_batches = fo_min(run.micro_batches, 4 * stages);
 	return run;
 }
 
@@ -152,10 +171,7 @@ static fo_status measure_split(const struct fo_model *m, const struct fo_choose 
 	struct fo_unrolled u;
 	FO_TRY(plan(m, planned(s->run), want->host_apart, &p, &u, &s->bytes));
 	s->persistent = u.persistent_bytes;
-	s->top = fo_xmalloc((size_t)(m->layers + 1) * sizeof *s->top);
-	/* In a stage layers of several micro-batches wait, and more than there are: nothing is known from below. */
-	if (!p.staged)
-		find_tops(&p, &u, s->top);
+	find_tops(&p, &u, s);
 	fo_unrolled_fini(&u);
 	fo_program_fini(&p);
 	return find_seconds(m, want->rates, s);
@@ -187,6 +203,8 @@ static fo_status measure_layer(const struct fo_model *m, struct fo_lowering run,
 	 * host memory drop less: without pass offload the bound stays a bound. */
 	run.pass.fuse_loss = run.pass.fp8_first = run.pass.fp8_last = run.pass.offload = 0;
 	run.pass.pp = run.pass.pp_chunks = run.mesh.pp = 0; /* nor on the stage that has the layer */
+	run.mesh.rank %= fo_mesh_ranks(&run.mesh);
+	run.stages = (struct fo_staging){ 0 };
 	for (int mask = 0; mask < MASKS; mask++) {
 		struct fo_program p;
 		struct fo_unrolled u;
@@ -253,7 +271,7 @@ struct search {
 static void add_candidate(struct search *s, int split, int first, int rest, int64_t layers)
 {
 	const struct split *sp = &s->split[split];
-	double each = (double)layers * sp->repeat[first] + (double)(s->m->layers - layers) * sp->repeat[rest];
+	double each = (double)layers * sp->repeat[first] + (double)(sp->layers - layers) * sp->repeat[rest];
 	fo_array_room(&s->candidate, &s->cap, s->n, sizeof *s->candidate);
 	s->candidate[s->n++] = (struct candidate){ .seconds = sp->seconds + (double)sp->run.micro_batches * each,
 						   .split = split,
@@ -266,8 +284,8 @@ static void add_candidate(struct search *s, int split, int first, int rest, int6
 static bool may_fit(const struct search *s, const struct candidate *c)
 {
 	const struct split *sp = &s->split[c->split];
-	for (int64_t w = 0; w <= s->m->layers; w++) {
-		int64_t in_first = fo_min(w, c->layers);
+	for (int64_t w = 0; w <= sp->waiting; w++) {
+		int64_t in_first = fo_min(w, c->layers * sp->open[w]);
 		int64_t least = sp->top[w] - in_first * sp->drop[c->first] - (w - in_first) * sp->drop[c->rest];
 		if (sp->persistent + least > s->budget)
 			return false;
@@ -278,8 +296,14 @@ static bool may_fit(const struct search *s, const struct candidate *c)
 static struct fo_lowering lowering_of(const struct search *s, const struct candidate *c)
 {
 	struct fo_lowering run = s->split[c->split].run;
+	const int32_t stages = fo_mesh_pp(&run.mesh), stage = fo_mesh_stage(&run.mesh);
 	if (!s->want->recompute)
 		return run;
+	if (stages > 1) {
+		run.stages.repeats = stages;
+		run.stages.repeat[stage] = (struct fo_stage_repeat){ c->first, c->rest, (int16_t)c->layers };
+		return run;
+	}
 	run.pass.recompute = sets_of(c->first);
 	run.pass.recompute_layers = c->layers < s->m->layers ? c->layers : 0;
 	run.pass.recompute_rest = c->layers < s->m->layers ? sets_of(c->rest) : 0;
@@ -312,15 +336,15 @@ static fo_status try_plan(struct search *s, const struct candidate *c, bool *fit
 static fo_status add_candidates(struct search *s, int split)
 {
 	if (!s->want->recompute) {
-		add_candidate(s, split, 0, 0, s->m->layers);
+		add_candidate(s, split, 0, 0, s->split[split].layers);
 		return FO_OK;
 	}
 	FO_TRY(measure_sets(s->m, s->want->rates, &s->split[split]));
 	for (int a = 0; a < MASKS; a++) {
-		add_candidate(s, split, a, a, s->m->layers);
+		add_candidate(s, split, a, a, s->split[split].layers);
 		for (int b = a; b;) { /* every true part of a, the empty one last */
 			b = (b - 1) & a;
-			for (int64_t n = 1; n < s->m->layers; n++)
+			for (int64_t n = 1; n < s->split[split].layers; n++)
 				add_candidate(s, split, a, b, n);
 		}
 	}
@@ -336,7 +360,9 @@ static fo_status try_plain(struct search *s, int tier, bool *found)
 			best = i;
 	if (best < 0 || s->split[best].bytes > s->budget)
 		return FO_OK;
-	struct candidate c = { .seconds = s->split[best].seconds, .split = best, .layers = (int32_t)s->m->layers };
+	struct candidate c = { .seconds = s->split[best].seconds,
+			       .split = best,
+			       .layers = (int32_t)s->split[best].layers };
 	return try_plan(s, &c, found);
 }
 
@@ -354,7 +380,7 @@ static fo_status search_tier(struct search *s, int tier, bool *found)
 	int failed = 0;
 	for (size_t i = 0; i < s->n && !*found; i++) {
 		const struct candidate *c = &s->candidate[i];
-		if (!may_fit(s, c) || (failed >= MOST_PLANS && c->layers < s->m->layers))
+		if (!may_fit(s, c) || (failed >= MOST_PLANS && c->layers < s->split[c->split].layers))
 			continue;
 		FO_TRY(try_plan(s, c, found));
 		failed += !*found;
@@ -362,20 +388,36 @@ static fo_status search_tier(struct search *s, int tier, bool *found)
 	return FO_OK;
 }
 
+/* The most that a stage plans; one rank without stages. */
+static fo_status most_bytes(const struct search *s, struct fo_lowering run, int64_t *bytes)
+{
+	*bytes = 0;
+	for (int32_t k = 0; k < fo_mesh_pp(&run.mesh); k++) {
+		int64_t own;
+		run.mesh.rank = k * fo_mesh_stage_ranks(&run.mesh);
+		FO_TRY(plan_bytes(s->m, planned(run), s->want->host_apart, &own));
+		*bytes = fo_max(*bytes, own);
+	}
+	return FO_OK;
+}
+
 /* One sentence: the least there is, and what would do. */
 static fo_status refuse(struct search *s)
 {
-	bool fits = false;
 	char have[32], least[32], what[64], would[64];
 	for (int i = 0; i < s->splits; i++)
-		for (int mask = 0; mask < MASKS; mask += MASKS - 1)
-			if (s->want->recompute || !mask) {
-				struct candidate c = { .split = i,
-						       .layers = (int32_t)s->m->layers,
-						       .first = (uint8_t)mask,
-						       .rest = (uint8_t)mask };
-				FO_TRY(try_plan(s, &c, &fits));
-			}
+		for (int mask = 0; mask < MASKS; mask += MASKS - 1) {
+			struct fo_lowering run = s->split[i].run;
+			int64_t bytes;
+			if (mask && !s->want->recompute)
+				continue;
+			if (s->want->recompute)
+				run.pass.recompute = sets_of(mask), run.pass.recompute_layers = 0;
+			FO_TRY(most_bytes(s, run, &bytes));
+			s->out->planned++;
+			if (!s->least || bytes < s->least)
+				s->least = bytes, s->least_run = run;
+		}
 	struct fo_lowering run = s->out->run = s->least_run;
 	/* Users give rows and memory of the job, plans are of a rank. */
 	const int64_t ranks = fo_mesh_ranks(&run.mesh), groups = fo_mesh_data(&run.mesh);
@@ -386,7 +428,7 @@ static fo_status refuse(struct search *s)
 		int64_t bytes;
 		bool rows = run.rows > 1;
 		*(rows ? &run.rows : &run.seq) /= 2;
-		FO_TRY(plan_bytes(s->m, planned(run), s->want->host_apart, &bytes));
+		FO_TRY(most_bytes(s, run, &bytes));
 		if (bytes > s->budget)
 			continue;
 		snprintf(would, sizeof would, "%s=%lld would fit", rows ? "train.rows" : "data.seq",
@@ -402,6 +444,71 @@ static fo_status refuse(struct search *s)
 		"be auto");
 }
 
+/* ---- stages of a pipeline ---- */
+
+/* What each stage of a split repeats, so that it fits by itself: the least that it can. Nothing else ties them, so the
+ * slowest stage is as fast as it can be. */
+static fo_status choose_stages(struct search *s, const struct split *split, struct fo_choice *out, bool *fits)
+{
+	const int32_t stages = fo_mesh_pp(&split->run.mesh);
+	const double m = (double)split->run.micro_batches;
+	fo_status st = FO_OK;
+	int64_t sum = 0;
+	bool repeats = false;
+	*out = (struct fo_choice){ .run = split->run };
+	*fits = true;
+	for (int32_t k = 0; k < stages && *fits && st == FO_OK; k++) {
+		struct split sp = { .run = split->run, .tier = split->tier };
+		struct fo_choice own = { 0 };
+		struct search one = {
+			.m = s->m, .want = s->want, .budget = s->budget, .split = &sp, .splits = 1, .out = &own
+		};
+		sp.run.mesh.rank = k * fo_mesh_stage_ranks(&sp.run.mesh);
+		*fits = false;
+		st = measure_split(s->m, s->want, &sp);
+		if (st == FO_OK)
+			st = search_tier(&one, split->tier, fits);
+		s->out->candidates += own.candidates;
+		s->out->planned += own.planned;
+		sum += own.bytes;
+		out->run.stages.repeat[k] = own.run.stages.repeat[k];
+		repeats |= own.run.stages.repeat[k].first != 0;
+		if (own.seconds > out->seconds)
+			out->seconds = own.seconds, out->repeat_seconds = own.repeat_seconds;
+		free(sp.top);
+		free(sp.open);
+		free(one.candidate);
+	}
+	out->run.stages.repeats = repeats ? stages : 0;
+	fo_lowering_repeat(&out->run, s->m->layers);
+	out->bytes = (sum + stages - 1) / stages;
+	/* The slowest stage's work, and the time until a micro-batch has come to it and has left. */
+	out->seconds *= (m + stages - 1) / m;
+	return st;
+}
+
+static fo_status search_stages(struct search *s, int tier, bool *found)
+{
+	struct fo_choice best = { 0 };
+	if (fo_mesh_pp(&s->split->run.mesh) > FO_STAGING_MOST)
+		return fo_hint(
+			fo_fail(FO_EUNSUPPORTED, "memory is shared out among at most %d stages", FO_STAGING_MOST),
+			"leave memory.budget and train.batch-rows out, and say what is recomputed");
+	for (int i = 0; i < s->splits; i++) {
+		struct fo_choice own;
+		bool fits;
+		if (s->split[i].tier != tier)
+			continue;
+		FO_TRY(choose_stages(s, &s->split[i], &own, &fits));
+		if (fits && (!*found || own.seconds < best.seconds))
+			best = own, *found = true;
+	}
+	best.candidates = s->out->candidates;
+	best.planned = s->out->planned;
+	*s->out = best;
+	return FO_OK;
+}
+
 static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int asks)
 {
 	size_t cap = 0;
@@ -415,12 +522,16 @@ static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int 
 				continue;
 			if (batch_rows)
 				run.rows = batch_rows / mb, run.micro_batches = mb;
+			if (s->want->divide)
+				FO_TRY(fo_pass_divide(s->m, &run, s->want->stage_bytes, s->want->recompute,
+						      s->want->rates));
 			fo_array_room(&s->split, &cap, (size_t)s->splits, sizeof *s->split);
 			struct split *sp = &s->split[s->splits++];
 			memset(sp, 0, sizeof *sp);
 			sp->run = run;
 			sp->tier = ask[i].tier;
-			FO_TRY(measure_split(s->m, s->want, sp));
+			if (fo_mesh_pp(&run.mesh) < 2) /* stages are measured one by one */
+				FO_TRY(measure_split(s->m, s->want, sp));
 		}
 	return s->splits
 		       ? FO_OK
@@ -515,12 +626,18 @@ fo_status fo_pass_choose(const struct fo_model *m, const struct fo_ask *ask, int
 	fo_status st = measure_splits(&s, ask, asks);
 	for (int i = 0; i < asks; i++)
 		last = fo_max(last, ask[i].tier);
+	const bool staged = st == FO_OK && fo_mesh_pp(&s.split->run.mesh) > 1;
 	for (int tier = 0; tier <= last && !found && st == FO_OK; tier++)
-		st = want->fuse_loss ? search_with_chunks(&s, tier, &found) : search_tier(&s, tier, &found);
+		if (staged)
+			st = search_stages(&s, tier, &found);
+		else
+			st = want->fuse_loss ? search_with_chunks(&s, tier, &found) : search_tier(&s, tier, &found);
 	if (st == FO_OK && !found)
 		st = refuse(&s);
-	for (int i = 0; i < s.splits; i++)
+	for (int i = 0; i < s.splits; i++) {
 		free(s.split[i].top);
+		free(s.split[i].open);
+	}
 	free(s.split);
 	free(s.candidate);
 	return st;
@@ -633,12 +750,18 @@ static fo_status choose_open(const struct fo_run *r, const struct room *room, st
 					.batch_rows = r->batch_rows / fo_mesh_data(&ask[0].run.mesh),
 					.host_apart = room->device != NULL,
 					.recompute = r->recompute == FO_RUN_RECOMPUTE_AUTO,
+					.divide = fo_run_balances(r),
+					/* Free memory is left out: the same run file divides alike everywhere. */
+					.stage_bytes = (r->memory_budget ? r->memory_budget : r->memory_limit) /
+						       (r->ranks > 1 ? r->ranks : 1),
 					.fuse_loss = room->device && r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO,
 					.rates = room->device };
 	/* Nothing is left to choose, or nothing limits it. */
 	if (!want.batch_rows && !want.fuse_loss && ((!want.recompute && asks == 1) || !want.budget_bytes)) {
 		*out = (struct fo_choice){ .run = ask[0].run };
-		return FO_OK;
+		return want.divide ? fo_pass_divide(room->m, &out->run, want.stage_bytes, want.recompute,
+						    room->device ? room->device : &fo_choose_processor)
+				   : FO_OK;
 	}
 	return fo_pass_choose(room->m, ask, asks, &want, out);
 }

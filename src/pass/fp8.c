@@ -56,9 +56,13 @@ static int last_write(const struct fo_program *p, int block, int end, const stru
 	return -1;
 }
 
+static bool skips(const struct fo_passes *c, int64_t layers, int64_t layer)
+{
+	return layer < c->fp8_first || layer >= layers - c->fp8_last;
+}
 static bool keeps_precision(const struct fo_program *p, int layer)
 {
-	return layer < p->run.pass.fp8_first || layer >= p->model.layers - p->run.pass.fp8_last;
+	return skips(&p->run.pass, p->model.layers, layer);
 }
 
 /* A block of layers that keep their precision (set_apart). */
@@ -420,14 +424,15 @@ static void put_history(struct work *w)
 }
 
 /* Every rank lists the same histories in a checkpoint. */
-static fo_status check_stages(const struct fo_program *p)
+fo_status fo_pass_fp8_stages(const struct fo_lowering *run, int64_t layers)
 {
-	const struct fo_pp_shape shape = fo_lowering_pipeline(&p->run);
-	for (int32_t k = 0; p->staged && k < fo_pp_parts(&shape); k++) {
-		int32_t begin, n = fo_lowering_part(&p->run, p->model.layers, k, &begin);
+	const struct fo_pp_shape shape = fo_lowering_pipeline(run);
+	const int32_t parts = fo_mesh_pp(&run->mesh) > 1 ? fo_pp_parts(&shape) : 0;
+	for (int32_t k = 0; k < parts; k++) {
+		int32_t begin, n = fo_lowering_part(run, layers, k, &begin);
 		bool any = false;
 		for (int32_t l = begin; l < begin + n; l++)
-			any |= !keeps_precision(p, l);
+			any |= !skips(&run->pass, layers, l);
 		if (!any)
 			return fo_hint(fo_fail(FO_EARG,
 					       "stage %d of the pipeline has only layers that keep their precision, "
@@ -455,7 +460,7 @@ fo_status fo_pass_fp8_legal(const struct fo_program *p)
 			FO_EARG,
 			"the first %lld and the last %lld of %lld layers keep their precision: none is left for fp8",
 			(long long)c->fp8_first, (long long)c->fp8_last, (long long)p->model.layers);
-	return c->fp8 == FO_FP8_DELAYED ? check_stages(p) : FO_OK;
+	return c->fp8 == FO_FP8_DELAYED ? fo_pass_fp8_stages(&p->run, p->model.layers) : FO_OK;
 }
 
 void fo_pass_fp8(struct fo_program *p)

@@ -56,6 +56,19 @@ struct fo_pass_ranks {
 FO_CHECKED fo_status fo_pass_build_ranks(struct fo_pass_ranks *r, const struct fo_program *first);
 void fo_pass_ranks_fini(struct fo_pass_ranks *r);
 
+/* The program of the first rank of a stage, built as `first` was. */
+FO_CHECKED fo_status fo_pass_build_stage(struct fo_program *out, const struct fo_program *first, int32_t stage);
+/* What a stage of a pipeline has, and the planned bytes of each of its ranks. */
+struct fo_pass_stage {
+	int32_t ranks;
+	int64_t layers;
+	bool embedding, head;
+	int64_t arena_bytes, persistent_bytes; /* activations and gradients; weights and state */
+	struct fo_passes pass;                 /* its own */
+};
+/* out[s]: of stage s of first's mesh, of which there are fo_mesh_pp. */
+FO_CHECKED fo_status fo_pass_stages(const struct fo_program *first, struct fo_pass_stage *out);
+
 /* ---- helpers that passes share (edit.c) ---- */
 
 /* Makes one buffer of `n` (at least 2) of equal rows (by_rows: columns), data type, home and axes, in this order. Every
@@ -112,10 +125,23 @@ int fo_pass_ddp_norm(struct fo_program *p, const char *name, enum fo_group group
 void fo_pass_zero_weights(struct fo_program *p);
 /* zero.c: p, a program of another mode, shares the weights that `train` shares, the training program of one mesh. */
 void fo_pass_zero_follow(struct fo_program *p, const struct fo_program *train);
-/* recompute.c: "norm, swiglu in the first 3 of 12 layers; norm in the rest", or "nothing". */
-void fo_recompute_text(const struct fo_passes *c, int64_t layers, struct fo_str *out);
+/* recompute.c: "norm, swiglu in the first 3 of 12 layers, norm in the rest", or "nothing"; where stages of a pipeline
+ * have their own, "stage 0: everything; stages 1 to 3: nothing", with layers counted in the stage. */
+void fo_recompute_text(const struct fo_lowering *run, int64_t layers, struct fo_str *out);
+/* The same of one stage. */
+void fo_recompute_stage_text(const struct fo_lowering *run, int64_t layers, int32_t stage, struct fo_str *out);
 /* The set (enum fo_recompute) that an operation of a layer's forward block belongs to. */
 int fo_recompute_set_of(const struct fo_block *forward, int op);
+
+struct fo_choose_rates;
+/* divide.c: balances the layers of run->mesh's stages (run->stages) by predicted seconds, where that makes the slowest
+ * stage faster than even stages do. All layers count as alike. room_bytes: of a rank; 0: no limit. leanest: what is
+ * recomputed is still open, so it counts as all that can be where the room is asked for. FO_EARG: such stages cannot
+ * be. */
+FO_CHECKED fo_status fo_pass_divide(const struct fo_model *m, struct fo_lowering *run, int64_t room_bytes, bool leanest,
+				    const struct fo_choose_rates *rates);
+/* fp8.c: FO_EARG where a part of the pipeline has no layer that takes fp8, and delayed scales want one. */
+FO_CHECKED fo_status fo_pass_fp8_stages(const struct fo_lowering *run, int64_t layers);
 
 /* ---- choosing (choose.c) ---- */
 
@@ -162,6 +188,8 @@ struct fo_choose {
 	int64_t reserve_bytes; /* of it, what the run takes beside its arena and what persists */
 	int64_t batch_rows;    /* rows of a step, to be split into equal micro-batches; 0: as the ask says */
 	bool recompute;        /* choose what is recomputed; else as the ask says */
+	bool divide;           /* divide layers over stages (fo_pass_divide); else as the ask says */
+	int64_t stage_bytes;   /* what a stage may take then; 0: no limit */
 	bool host_apart; /* the budget is a device's: what waits in host memory (pass offload) is not part of it */
 	bool fuse_loss;  /* choose the chunk of pass fuse-loss, at least the ask's; else as the ask says */
 	const struct fo_choose_rates *rates; /* NULL: fo_choose_processor */
@@ -171,8 +199,9 @@ struct fo_choice {
 	/* Seconds of a step by the model, and the part that is recomputation; 0: nothing was chosen, or nothing fits.
 	 */
 	double seconds, repeat_seconds;
-	int64_t bytes;           /* planned: arena, what persists, and host memory unless host_apart */
-	int candidates, planned; /* how many there were, how many had to be planned */
+	/* Planned: arena, what persists, and host memory unless host_apart; of several stages the mean. */
+	int64_t bytes;
+	int candidates, planned;                            /* how many there were, how many had to be planned */
 	struct fo_predicted predicted[FO_PREDICTED_PASSES]; /* on a device, in the order of fo_predicted_pass */
 	bool fuse_loss;                                     /* the chunk was chosen */
 	double fuse_loss_gain; /* share of a step's time that it saves against the smallest chunk, by the model */

@@ -156,14 +156,60 @@ static void put_sets(int64_t sets, struct fo_str *out)
 		fo_recompute_sets_text(sets, ", ", out);
 }
 
-void fo_recompute_text(const struct fo_passes *c, int64_t layers, struct fo_str *out)
+/* first in so many of a number of layers, rest in the others. */
+static void put_repeat(int64_t first, int64_t rest, int64_t some, int64_t layers, struct fo_str *out)
 {
-	put_sets(c->recompute, out);
-	if (!c->recompute || !c->recompute_layers || c->recompute_layers >= layers)
+	put_sets(first, out);
+	if (!first || !some || some >= layers)
 		return;
-	fo_str_printf(out, " in the first %lld of %lld layers; ", (long long)c->recompute_layers, (long long)layers);
-	put_sets(c->recompute_rest, out);
+	fo_str_printf(out, " in the first %lld of %lld layers, ", (long long)some, (long long)layers);
+	put_sets(rest, out);
 	fo_str_puts(out, " in the rest");
+}
+
+static int64_t layers_of_stage(const struct fo_lowering *run, int64_t layers, int32_t stage)
+{
+	const struct fo_pp_shape shape = fo_lowering_pipeline(run);
+	int64_t n = 0;
+	for (int32_t c = 0, begin; c < shape.chunks; c++)
+		n += fo_lowering_part(run, layers, fo_pp_position(&shape, stage, c), &begin);
+	return n;
+}
+
+void fo_recompute_stage_text(const struct fo_lowering *run, int64_t layers, int32_t stage, struct fo_str *out)
+{
+	const struct fo_passes *c = &run->pass;
+	const struct fo_stage_repeat *r = &run->stages.repeat[stage];
+	if (run->stages.repeats)
+		put_repeat(r->layers ? r->first : r->rest, r->rest, r->layers, layers_of_stage(run, layers, stage),
+			   out);
+	else
+		put_repeat(c->recompute, c->recompute_rest, c->recompute_layers, layers, out);
+}
+
+static void put_stages(const struct fo_lowering *run, int64_t layers, struct fo_str *out)
+{
+	const struct fo_stage_repeat *r = run->stages.repeat;
+	for (int32_t k = 0, end; k < run->stages.repeats; k = end) {
+		const int64_t own = layers_of_stage(run, layers, k);
+		for (end = k + 1; end < run->stages.repeats && !memcmp(&r[end], &r[k], sizeof *r) &&
+				  layers_of_stage(run, layers, end) == own;)
+			end++;
+		fo_str_puts(out, k ? "; " : "");
+		if (end - k > 1)
+			fo_str_printf(out, "stages %d to %d: ", k, end - 1);
+		else
+			fo_str_printf(out, "stage %d: ", k);
+		fo_recompute_stage_text(run, layers, k, out);
+	}
+}
+
+void fo_recompute_text(const struct fo_lowering *run, int64_t layers, struct fo_str *out)
+{
+	if (run->stages.repeats)
+		put_stages(run, layers, out);
+	else
+		fo_recompute_stage_text(run, layers, 0, out);
 }
 
 /* The forward block of the layer that a slot has; -1: none. */

@@ -32,6 +32,8 @@ struct fo_plan_framework {
 extern const struct fo_plan_framework fo_plan_framework[];
 extern const int fo_plan_frameworks;
 const struct fo_plan_framework *fo_plan_framework_of(const char *id); /* NULL: none of that name */
+/* Of a form of src/job ("megatron-bridge", "torchtitan-fork"); "any" where none is like it. */
+const struct fo_plan_framework *fo_plan_framework_of_form(const char *form);
 
 enum fo_plan_again {
 	FO_PLAN_AGAIN_NONE,
@@ -60,8 +62,8 @@ struct fo_plan_asked {
 	const struct fo_plan_framework *framework;
 	double devices, global_batch; /* sequences of a step */
 	struct fo_plan_fixed fixed;
-	double memory_bytes; /* that a division may take; 0: the machine's */
-	bool half;           /* FO_PREDICT_BF16 is fp16 here */
+	double memory_bytes;          /* that a division may take; 0: the machine's */
+	bool half;                    /* FO_PREDICT_BF16 is fp16 here */
 	const struct fo_model *model; /* what Flatout's executor is asked about; NULL: it is not asked */
 };
 
@@ -79,10 +81,11 @@ struct fo_plan_point {
 };
 enum { FO_PLAN_SHOWN = 12 };
 struct fo_plan {
-	/* The best of each division into tp, cp, pp and ep, the fastest first. */
+	/* The best of each division into tp, cp, pp and ep, the fastest first; among them, where it is none of these, the
+	 * one to take. */
 	struct fo_plan_point point[FO_PLAN_SHOWN];
 	int points;
-	int named; /* the simplest of those that tie with point[0]: what to take */
+	int named; /* the simplest of all divisions that tie with point[0]: what to take */
 	int64_t legal, timed,
 		too_large;             /* divisions: that the framework can run, evaluated for time, that do not fit */
 	double seconds;                /* that the search took */
@@ -99,6 +102,8 @@ int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 bool fo_plan_accounts(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
 /* Is a division legal for this framework and this model? NULL, or why not in one static sentence. */
 const char *fo_plan_illegal(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
+/* Bytes that a division must have room for: the upper end of the 80 % interval. */
+double fo_plan_upper_bytes(const struct fo_predict_step *s);
 /* Calls fn with every legal division until it returns false; the order is fixed. For tests and benches. */
 void fo_plan_each(const struct fo_plan_asked *asked,
 		  bool (*fn)(void *ctx, const struct fo_predict_layout *l, int again), void *ctx);

@@ -104,6 +104,16 @@ const struct fo_plan_framework *fo_plan_framework_of(const char *id)
 	return NULL;
 }
 
+const struct fo_plan_framework *fo_plan_framework_of_form(const char *form)
+{
+	const struct fo_plan_framework *f = fo_plan_framework_of(form);
+	if (!f && (!strncmp(form, "megatron", 8) || !strncmp(form, "nemo", 4)))
+		f = fo_plan_framework_of("megatron");
+	if (!f && !strncmp(form, "torchtitan", 10))
+		f = fo_plan_framework_of("torchtitan");
+	return f ? f : fo_plan_framework_of("any");
+}
+
 const char *const fo_plan_again_name[FO_PLAN_AGAINS] = {
 	"none", "selective", "a quarter of the layers", "half of the layers", "three quarters of the layers", "full",
 };
@@ -445,8 +455,16 @@ void fo_plan_each(const struct fo_plan_asked *a, bool (*fn)(void *, const struct
 
 /* ---- the best ---- */
 
+/* The fastest of those with so many parts; seconds 0: none. */
+enum { PARTS_MOST = 40 };
+struct simple {
+	double seconds;
+	struct fo_predict_layout layout;
+	int again;
+};
 struct found {
 	struct fo_plan_point best, smallest;
+	struct simple simple[PARTS_MOST];
 	bool any;
 	int64_t legal, timed, too_large;
 };
@@ -461,6 +479,9 @@ struct here {
 	double memory;
 	struct fo_predict_shared shared;
 };
+
+#define Z80 1.2816 /* 80 % of a normal distribution are within: the memory's interval */
+double fo_plan_upper_bytes(const struct fo_predict_step *s) { return s->bytes * exp(Z80 * s->memory_sd); }
 
 static bool better(const struct fo_plan_point *p, const struct fo_plan_point *than)
 {
@@ -488,6 +509,9 @@ static bool look(void *ctx, const struct fo_predict_layout *l, int again)
 	if (!f->any || better(&p, &f->best))
 		f->best = p;
 	f->any = true;
+	struct simple *s = &f->simple[p.parts < PARTS_MOST ? p.parts : PARTS_MOST - 1];
+	if (!(s->seconds > 0) || p.step.seconds < s->seconds)
+		*s = (struct simple){ p.step.seconds, *l, again };
 	return true;
 }
 
@@ -511,6 +535,42 @@ static void keep(struct fo_plan *o, const struct fo_plan_point *p)
 	int move = (o->points < FO_PLAN_SHOWN ? o->points++ : FO_PLAN_SHOWN - 1) - at;
 	memmove(&o->point[at + 1], &o->point[at], (size_t)move * sizeof *p);
 	o->point[at] = *p;
+}
+
+static bool same_layout(const struct fo_predict_layout *a, const struct fo_predict_layout *b)
+{
+	return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp && a->ep == b->ep && a->chunks == b->chunks &&
+	       a->schedule == b->schedule && a->zero == b->zero && a->shard == b->shard && a->sp == b->sp &&
+	       a->micro_batch == b->micro_batch && a->recompute == b->recompute && a->kept == b->kept &&
+	       a->tp_overlap == b->tp_overlap && a->keeps_weights == b->keeps_weights &&
+	       a->stages_near == b->stages_near;
+}
+
+/* The simplest of all divisions that tie with the fastest; it may be none of the best of its axes. */
+static void name_simplest(struct fo_plan *o, const struct fo_plan_asked *a, const struct found *found, size_t n)
+{
+	const struct simple *take = NULL;
+	double most = (1 + FO_PLAN_TIE) * o->point[0].step.seconds;
+	for (int parts = 0; parts < PARTS_MOST && !take; parts++)
+		for (size_t i = 0; i < n; i++) {
+			const struct simple *s = &found[i].simple[parts];
+			if (s->seconds > 0 && s->seconds <= most && (!take || s->seconds < take->seconds))
+				take = s;
+		}
+	if (!take)
+		return;
+	struct fo_plan_point p = { .layout = take->layout, .again = (enum fo_plan_again)take->again };
+	for (o->named = 0; o->named < o->points; o->named++)
+		if (same_layout(&o->point[o->named].layout, &p.layout))
+			return;
+	fo_predict_point(&a->base, &p.layout, &p.step);
+	p.parts = fo_plan_parts(&p.layout, p.step.dp * p.layout.cp);
+	p.tokens_s = p.step.tokens_s * p.layout.devices;
+	if (o->points == FO_PLAN_SHOWN)
+		o->points--; /* it is slower than the one to take, or no slower than a tie */
+	keep(o, &p);
+	for (o->named = 0; !same_layout(&o->point[o->named].layout, &p.layout);)
+		o->named++;
 }
 
 static fo_status refuse(const struct fo_plan_asked *a)
@@ -574,13 +634,11 @@ fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
 		if (f->any)
 			keep(o, &f->best);
 	}
+	if (o->points)
+		name_simplest(o, a, s.found, n);
 	free(s.found);
 	free(s.axes);
 	o->seconds = 1e-9 * (double)(fo_now_ns() - begin);
-	for (int i = 1; i < o->points; i++)
-		if (o->point[i].step.seconds <= (1 + FO_PLAN_TIE) * o->point[0].step.seconds &&
-		    o->point[i].parts < o->point[o->named].parts)
-			o->named = i;
 	if (!o->legal)
 		return refuse(a);
 	return o->points ? FO_OK : fo_fail(FO_ENOMEM, "no division fits");

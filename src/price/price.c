@@ -17,8 +17,8 @@ static void change(const struct fo_price_in *in, struct fo_price *p)
 	struct fo_range hour = fo_range_scaled(in->devices, in->rent); /* USD of one hour of all devices */
 	p->times = fo_range_over(in->to, in->mfu);
 	p->recovered = part_of(fo_range_minus(in->to, in->mfu), fo_range(in->devices));
-	p->recovered_worth = part_of(p->recovered, fo_range_scaled(in->days * HOURS_OF_DAY, in->rent));
-	p->days = fo_range_scaled(in->days, fo_range_over(in->mfu, in->to));
+	p->recovered_worth = part_of(p->recovered, fo_range_times(fo_range_scaled(HOURS_OF_DAY, in->days), in->rent));
+	p->days = fo_range_times(in->days, fo_range_over(in->mfu, in->to));
 	p->saved_share = fo_range_minus(fo_range(1), fo_range_over(in->mfu, in->to));
 	p->saved = part_of(p->saved_share, p->cost);
 	p->year_saved = part_of(p->saved_share, p->year_cost);
@@ -32,7 +32,7 @@ static void change(const struct fo_price_in *in, struct fo_price *p)
 void fo_price(const struct fo_price_in *in, struct fo_price *out)
 {
 	struct fo_price *p = out;
-	struct fo_range none = fo_range(NAN), hours = fo_range(in->days * HOURS_OF_DAY);
+	struct fo_range none = fo_range(NAN), hours = fo_range_scaled(HOURS_OF_DAY, in->days);
 	*p = (struct fo_price){ none, none, none, none, none, none, none, none,
 				none, none, none, none, none, none, none, none };
 	p->useful = fo_range_scaled(in->devices, in->mfu);
@@ -45,10 +45,32 @@ void fo_price(const struct fo_price_in *in, struct fo_price *out)
 		change(in, p);
 	if (in->other_devices > 0) {
 		/* Useful FLOP of the run, over what the other devices do in a second. */
-		struct fo_range work = fo_range_scaled(in->devices * in->peak * in->days * SECONDS_OF_DAY, in->mfu);
+		struct fo_range work = fo_range_scaled(in->devices * in->peak * SECONDS_OF_DAY,
+						       fo_range_times(in->days, in->mfu));
 		struct fo_range rate = fo_range_scaled(in->other_devices * in->other_peak, in->other_mfu);
 		p->other_days = fo_range_scaled(1 / SECONDS_OF_DAY, fo_range_over(work, rate));
 		p->other_cost = fo_range_scaled(in->other_devices * HOURS_OF_DAY,
 						fo_range_times(p->other_days, in->other_rent));
 	}
+}
+
+void fo_price_tokens(const struct fo_price_tokens_in *in, struct fo_price_tokens *out)
+{
+	struct fo_range none = fo_range(NAN),
+			days = fo_range_scaled(1 / SECONDS_OF_DAY, fo_range_over(fo_range(in->tokens), in->tokens_s));
+	struct fo_price_in run = { .devices = in->devices,
+				   .days = days,
+				   .rent = in->rent,
+				   .mfu = none,
+				   .to = none,
+				   .peak = NAN,
+				   .weeks = none,
+				   .week = none,
+				   .watts = in->watts,
+				   .pue = in->pue,
+				   .kwh = in->kwh,
+				   .year = none };
+	struct fo_price p;
+	fo_price(&run, &p);
+	*out = (struct fo_price_tokens){ days, p.cost, p.energy_kwh, p.energy_cost };
 }

@@ -10,7 +10,7 @@
 
 struct fo_price_in {
 	double devices;
-	double days;           /* of the run as it is; NAN: not known */
+	struct fo_range days;  /* of the run as it is */
 	struct fo_range rent;  /* USD per device and hour */
 	struct fo_range mfu;   /* now, a fraction */
 	struct fo_range to;    /* after the change; unknown: no change is asked about */
@@ -43,5 +43,16 @@ struct fo_price {
 
 /* Fills what the inputs allow; the rest is unknown. devices and mfu are needed. */
 void fo_price(const struct fo_price_in *in, struct fo_price *out);
+
+/* What so many tokens take and cost: a run of as many days as they need, by fo_price. */
+struct fo_price_tokens_in {
+	double devices, tokens;
+	struct fo_range tokens_s;              /* of all devices */
+	struct fo_range rent, watts, pue, kwh; /* as above; unknown: what needs them is */
+};
+struct fo_price_tokens {
+	struct fo_range days, cost, energy_kwh, energy_cost;
+};
+void fo_price_tokens(const struct fo_price_tokens_in *in, struct fo_price_tokens *out);
 
 #endif

@@ -101,6 +101,14 @@ static void put_mesh(struct fo_str *out, const struct fo_mesh *m)
 	fo_str_puts(out, "\n");
 }
 
+static void put_stages(struct fo_str *out, const struct fo_staging *s)
+{
+	for (int i = 0; i < s->parts; i++)
+		fo_str_printf(out, "part %d\n", s->layers[i]);
+	for (int i = 0; i < s->repeats; i++)
+		fo_str_printf(out, "stage %d %d %d\n", s->repeat[i].first, s->repeat[i].rest, s->repeat[i].layers);
+}
+
 void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 {
 	const char *m = (const char *)&p->model;
@@ -127,6 +135,7 @@ void fo_program_dump(const struct fo_program *p, struct fo_str *out)
 	}
 	if (p->ranks > 1)
 		put_mesh(out, &p->run.mesh);
+	put_stages(out, &p->run.stages);
 	fo_str_printf(out, "rank %d %d %d %d %u\n", p->rank, p->ranks, p->layer_begin, p->layer_end, p->next_id);
 	for (int i = 0; i < p->nbuf; i++) {
 		const struct fo_buffer *b = &p->buf[i];
@@ -381,6 +390,24 @@ static fo_status read_mesh(struct reader *r, struct fo_mesh *m)
 	return r->failed || !fo_mesh_is_sound(m) ? wrong(r, "a mesh's fields are out of range") : FO_OK;
 }
 
+static fo_status read_part(struct reader *r, struct fo_staging *s)
+{
+	if (r->words != 2 || s->parts >= FO_STAGING_MOST)
+		return wrong(r, "a part of a pipeline with a wrong number of fields, or one too many");
+	s->layers[s->parts++] = (int16_t)integer(r, 1, 1, INT16_MAX);
+	return r->failed ? wrong(r, "a part's layers are out of range") : FO_OK;
+}
+
+static fo_status read_stage(struct reader *r, struct fo_staging *s)
+{
+	if (r->words != 4 || s->repeats >= FO_STAGING_MOST)
+		return wrong(r, "a stage of a pipeline with a wrong number of fields, or one too many");
+	s->repeat[s->repeats++] = (struct fo_stage_repeat){ .first = (uint8_t)integer(r, 1, 0, FO_RECOMPUTE_FULL),
+							    .rest = (uint8_t)integer(r, 2, 0, FO_RECOMPUTE_FULL),
+							    .layers = (int16_t)integer(r, 3, 0, INT16_MAX) };
+	return r->failed ? wrong(r, "a stage's fields are out of range") : FO_OK;
+}
+
 static fo_status read_arg(struct reader *r)
 {
 	struct fo_program *p = r->p;
@@ -416,7 +443,8 @@ static fo_status read_line(struct reader *r)
 					       (enum fo_mode)integer(r, 5, 0, FO_MODE_DECODE),
 					       0,
 					       p->run.pass,
-					       p->run.mesh };
+					       p->run.mesh,
+					       p->run.stages };
 		p->tokens = p->run.seq * p->run.rows;
 		bool decode = p->run.mode == FO_MODE_DECODE;
 		if (decode)
@@ -435,6 +463,10 @@ static fo_status read_line(struct reader *r)
 	}
 	if (!strcmp(what, "mesh"))
 		return read_mesh(r, &p->run.mesh);
+	if (!strcmp(what, "part"))
+		return read_part(r, &p->run.stages);
+	if (!strcmp(what, "stage"))
+		return read_stage(r, &p->run.stages);
 	if (!strcmp(what, "rank")) {
 		p->ranks = fo_mesh_ranks(&p->run.mesh);
 		p->rank = p->run.mesh.rank = (int32_t)integer(r, 1, 0, p->ranks - 1);

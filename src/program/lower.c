@@ -595,6 +595,7 @@ fo_status fo_program_lower(struct fo_program *p, const struct fo_model *m, const
 		.ranks = fo_mesh_ranks(&run->mesh),
 		.layer_end = (int32_t)m->layers,
 	};
+	fo_lowering_repeat(&p->run, m->layers);
 	p->run.mesh.kv = run->pass.tp ? fo_mesh_kv_of(m, fo_mesh_tp(&run->mesh)) : 1;
 	struct lowering c = {
 		.p = p, .m = m, .train = run->mode == FO_MODE_TRAIN, .decode = run->mode == FO_MODE_DECODE

@@ -168,6 +168,43 @@ struct fo_pp_shape fo_lowering_pipeline(const struct fo_lowering *run)
 								   : fo_pp_chunks_usual(kind) };
 }
 
+static fo_status check_repeats(const struct fo_lowering *run, const struct fo_pp_shape *shape)
+{
+	const struct fo_staging *s = &run->stages;
+	if (s->repeats && s->repeats != shape->stages)
+		return fo_fail(FO_EARG, "what %d stages recompute is listed, and there are %d", s->repeats,
+			       shape->stages);
+	for (int32_t i = 0; i < s->repeats; i++)
+		if (s->repeat[i].rest & ~s->repeat[i].first)
+			return fo_fail(FO_EARG, "the rest of stage %d's layers recompute more than the first ones", i);
+	return FO_OK;
+}
+
+/* Layers that are listed by part. */
+static fo_status check_parts(const struct fo_lowering *run, const struct fo_pp_shape *shape, int64_t layers)
+{
+	const struct fo_staging *s = &run->stages;
+	const int32_t parts = fo_pp_parts(shape);
+	int64_t sum = 0;
+	for (int32_t i = 0; i < s->parts && i < FO_STAGING_MOST; i++) {
+		if (s->layers[i] < 1)
+			return fo_fail(FO_EARG, "part %d of the pipeline is to have %d layers: each part needs one", i,
+				       s->layers[i]);
+		sum += s->layers[i];
+	}
+	if (s->parts != parts)
+		return fo_hint(fo_fail(FO_EARG, "layers of %d parts are listed, and %d stages x %d part%s are %d",
+				       s->parts, shape->stages, shape->chunks, shape->chunks == 1 ? "" : "s", parts),
+			       "list one number of layers for each part, in the order of the model");
+	if (sum == layers)
+		return FO_OK;
+	return fo_hint(fo_fail(FO_EARG,
+			       "the parts of the pipeline are to have %lld layers together, and the model has "
+			       "%lld",
+			       (long long)sum, (long long)layers),
+		       "mesh.pp-layers=balanced divides them by time and memory");
+}
+
 fo_status fo_lowering_check_pipeline(const struct fo_lowering *run, int64_t layers)
 {
 	const int32_t stages = fo_mesh_pp(&run->mesh);
@@ -180,6 +217,9 @@ fo_status fo_lowering_check_pipeline(const struct fo_lowering *run, int64_t laye
 	if (run->mode == FO_MODE_TRAIN) /* evaluation goes forward alone, in any schedule's parts */
 		FO_TRY(fo_pp_legal(&shape));
 	const int64_t parts = (int64_t)shape.stages * shape.chunks;
+	FO_TRY(check_repeats(run, &shape));
+	if (run->stages.parts)
+		return check_parts(run, &shape, layers);
 	if (layers >= parts)
 		return FO_OK;
 	fo_status st = fo_fail(FO_EARG, "%d stages x %d part%s of the model cannot share %lld layer%s: each needs one",
@@ -193,27 +233,57 @@ fo_status fo_lowering_check_pipeline(const struct fo_lowering *run, int64_t laye
 int32_t fo_lowering_part(const struct fo_lowering *run, int64_t layers, int32_t part, int32_t *begin)
 {
 	const struct fo_pp_shape shape = fo_lowering_pipeline(run);
+	const struct fo_staging *s = &run->stages;
+	*begin = 0;
+	if (part < s->parts) {
+		for (int32_t i = 0; i < part; i++)
+			*begin += s->layers[i];
+		return s->layers[part];
+	}
 	int64_t from, n = fo_mesh_part(layers, part, fo_pp_parts(&shape), &from);
 	*begin = (int32_t)from;
 	return (int32_t)n;
 }
 
-/* Whether one of the stage's chunks is this part, or has this layer. */
-static bool has_part(const struct fo_program *p, int32_t part, int64_t layer)
+void fo_lowering_parts_text(const struct fo_lowering *run, int64_t layers, struct fo_str *out)
 {
-	const struct fo_pp_shape shape = fo_lowering_pipeline(&p->run);
+	const struct fo_pp_shape shape = fo_lowering_pipeline(run);
+	for (int32_t i = 0, begin; i < fo_pp_parts(&shape); i++)
+		fo_str_printf(out, "%s%d", i ? ", " : "", fo_lowering_part(run, layers, i, &begin));
+}
+
+/* Whether one of the own stage's chunks is this part, or has this layer. */
+static bool has_part(const struct fo_lowering *run, int64_t layers, int32_t part, int64_t layer)
+{
+	const struct fo_pp_shape shape = fo_lowering_pipeline(run);
 	for (int32_t c = 0; c < shape.chunks; c++) {
-		const int32_t at = fo_pp_position(&shape, fo_mesh_stage(&p->run.mesh), c);
-		int32_t begin, n = fo_lowering_part(&p->run, p->model.layers, at, &begin);
+		const int32_t at = fo_pp_position(&shape, fo_mesh_stage(&run->mesh), c);
+		int32_t begin, n = fo_lowering_part(run, layers, at, &begin);
 		if (at == part || (layer >= begin && layer < begin + n))
 			return true;
 	}
 	return false;
 }
 
+void fo_lowering_repeat(struct fo_lowering *run, int64_t layers)
+{
+	const int32_t stage = fo_mesh_stage(&run->mesh);
+	int64_t own = 0, end = 0;
+	if (fo_mesh_pp(&run->mesh) < 2 || stage >= run->stages.repeats)
+		return;
+	const struct fo_stage_repeat r = run->stages.repeat[stage];
+	for (int64_t l = 0; l < layers; l++)
+		if (has_part(run, layers, -1, l) && ++own == r.layers)
+			end = l + 1;
+	const bool some = r.layers && r.layers < own;
+	run->pass.recompute = r.layers ? r.first : r.rest;
+	run->pass.recompute_layers = some ? end : 0;
+	run->pass.recompute_rest = some ? r.rest : 0;
+}
+
 bool fo_program_has_layer(const struct fo_program *p, int64_t layer)
 {
-	return p->staged ? has_part(p, -1, layer) : layer >= 0 && layer < p->model.layers;
+	return p->staged ? has_part(&p->run, p->model.layers, -1, layer) : layer >= 0 && layer < p->model.layers;
 }
 
 int64_t fo_program_layers(const struct fo_program *p)
@@ -229,12 +299,15 @@ bool fo_program_has(const struct fo_program *p, const struct fo_buffer *b, int64
 	return b->stage != FO_STAGE_ABSENT && (!(b->axes & FO_PER_LAYER) || fo_program_has_layer(p, layer));
 }
 
-bool fo_program_has_embedding(const struct fo_program *p) { return !p->staged || has_part(p, 0, -1); }
+bool fo_program_has_embedding(const struct fo_program *p)
+{
+	return !p->staged || has_part(&p->run, p->model.layers, 0, -1);
+}
 
 bool fo_program_has_head(const struct fo_program *p)
 {
 	const struct fo_pp_shape shape = fo_lowering_pipeline(&p->run);
-	return !p->staged || has_part(p, fo_pp_parts(&shape) - 1, -1);
+	return !p->staged || has_part(&p->run, p->model.layers, fo_pp_parts(&shape) - 1, -1);
 }
 
 /* ---- context parallel ---- */

@@ -436,6 +436,19 @@ void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out);
 /* "merge-qkv, fuse-loss=512", or "none". */
 void fo_passes_text(const struct fo_passes *c, struct fo_str *out);
 
+/* What stages of a pipeline have or do of their own. */
+enum { FO_STAGING_MOST = 256 }; /* parts of a model, or stages, that can be listed */
+struct fo_staging {
+	int32_t parts;   /* how many have their layers in the list below; 0: all as many, as near as can be */
+	int32_t repeats; /* the same of stages and what they make again; 0: all do as fo_passes.recompute says */
+	int16_t layers[FO_STAGING_MOST]; /* by part, in the order of the model */
+	/* Sets (enum fo_recompute) that backward repeats in the first `layers` of a stage's layers, and in the rest. */
+	struct fo_stage_repeat {
+		uint8_t first, rest;
+		int16_t layers;
+	} repeat[FO_STAGING_MOST];
+};
+
 struct fo_lowering {
 	/* Rows of `seq` tokens per micro-batch, of this rank alone, with its part of their tokens: T = rows x seq / cp.
 	 */
@@ -445,11 +458,17 @@ struct fo_lowering {
 	int64_t context; /* DECODE: rows of the cache, at least seq; rows and micro_batches are 1. Else 0 */
 	struct fo_passes pass;
 	struct fo_mesh mesh;
+	struct fo_staging stages;
 };
 /* The shape of the pipeline that a run's mesh and passes ask for. */
 struct fo_pp_shape fo_lowering_pipeline(const struct fo_lowering *run);
 /* FO_EARG: why this model cannot be divided among these stages so. */
 FO_CHECKED fo_status fo_lowering_check_pipeline(const struct fo_lowering *run, int64_t layers);
+/* Makes run->pass say what the own stage's backward repeats, where run->stages lists it. Layers count through the
+ * model. Lowering does it. */
+void fo_lowering_repeat(struct fo_lowering *run, int64_t layers);
+/* The layers of each part as text, in the order of the model: "5, 4, 4, 3". */
+void fo_lowering_parts_text(const struct fo_lowering *run, int64_t layers, struct fo_str *out);
 /* How many of a model's layers part `part` of the pipeline has (0 is the first); *begin: its first one. */
 int32_t fo_lowering_part(const struct fo_lowering *run, int64_t layers, int32_t part, int32_t *begin);
 

@@ -69,6 +69,10 @@ const struct fo_opt fo_run_options[] = {
 	FO_OPT_INT(R, pp, "mesh.pp", "N", "1", 1, FO_RUN_RANKS_MOST, "stages",
 		   "of a pipeline: each has its part of the layers, and micro-batches go through them one behind the "
 		   "other (pass pp); the other axes divide the ranks of a stage"),
+	FO_OPT_TEXT(
+		R, pp_layers, "mesh.pp-layers", "HOW", "balanced",
+		"layers of the stages of mesh.pp: balanced by predicted time, with embedding and head counted; even; "
+		"or a list: 5,4,4,3 (a number for each of mesh.pp x pass.pp-chunks parts, in the order of the model)"),
 	FO_OPT_ENUM(R, over, "mesh.over", "auto",
 		    "what carries calls between ranks on devices: nccl, from device to device; host, through host "
 		    "memory; auto: nccl where each rank has a device of its own",
@@ -313,6 +317,31 @@ bool fo_run_device_parse(const char *text, enum fo_run_device *kind, int *index)
 	return true;
 }
 
+bool fo_run_balances(const struct fo_run *r)
+{
+	return r->pp > 1 && (!r->pp_layers || !strcmp(r->pp_layers, "balanced"));
+}
+
+/* "5,4,4,3" as layers by part; false: it is no such list. Words leave *out without parts. */
+static bool read_parts(const char *text, struct fo_staging *out)
+{
+	*out = (struct fo_staging){ 0 };
+	if (!text || !strcmp(text, "balanced") || !strcmp(text, "even"))
+		return true;
+	for (const char *at = text;; at++) {
+		const size_t digits = strspn(at, "0123456789");
+		const long layers = digits && digits < 6 ? strtol(at, NULL, 10) : 0;
+		if (layers < 1 || layers > INT16_MAX || out->parts == FO_STAGING_MOST)
+			return false;
+		out->layers[out->parts++] = (int16_t)layers;
+		at += digits;
+		if (!*at)
+			return true;
+		if (*at != ',')
+			return false;
+	}
+}
+
 /* The divisor of n that is nearest to `to`, below it (dir -1) or above (1); 0: there is none. */
 static int64_t nearest_divisor(int64_t n, int64_t to, int dir)
 {
@@ -474,9 +503,36 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 	check_rows(s, r);
 }
 
+/* Layers by part; that they are the model's is fo_lowering_check_pipeline's. */
+static void check_parts(struct fo_opt_set *s, const struct fo_run *r)
+{
+	char shown[64];
+	struct fo_staging list;
+	const int64_t chunks = r->pp_chunks ? r->pp_chunks : fo_pp_chunks_usual((enum fo_pp_kind)r->pp_kind);
+	if (!read_parts(r->pp_layers, &list))
+		fo_opt_problem(
+			s,
+			"mesh.pp-layers must be balanced, even, or at most %d numbers of layers from 1 on, such as "
+			"5,4,4,3; got '%s'",
+			FO_STAGING_MOST, fo_str_visible(shown, sizeof shown, r->pp_layers));
+	else if (list.parts && r->pp < 2)
+		fo_opt_problem(
+			s,
+			"mesh.pp-layers=%s is about stages of a pipeline, and mesh.pp is 1: give mesh.pp too, or "
+			"leave mesh.pp-layers out",
+			fo_str_visible(shown, sizeof shown, r->pp_layers));
+	else if (list.parts && list.parts != r->pp * chunks)
+		fo_opt_problem(s,
+			       "mesh.pp-layers=%s is a list of %d, and mesh.pp=%lld stages of %lld part%s each "
+			       "take %lld",
+			       fo_str_visible(shown, sizeof shown, r->pp_layers), list.parts, (long long)r->pp,
+			       (long long)chunks, chunks == 1 ? "" : "s", (long long)(r->pp * chunks));
+}
+
 static void check_mesh(struct fo_opt_set *s, const struct fo_run *r)
 {
 	settle_mesh(s, r);
+	check_parts(s, r);
 	if (r->pp < 2 && r->pp_kind != FO_PP_1F1B)
 		fo_opt_problem(s,
 			       "pass.pp=%s is about stages of a pipeline, and mesh.pp is 1: give mesh.pp too, or leave "
@@ -730,6 +786,8 @@ struct fo_lowering fo_run_lowering(const struct fo_run *r, enum fo_mode mode)
 		low.mesh.pp = (int32_t)(r->pp ? r->pp : 1);
 		low.mesh.replicate = (int32_t)r->ranks / low.mesh.pp / low.mesh.cp / low.mesh.tp / low.mesh.shard;
 		low.rows /= fo_mesh_data(&low.mesh);
+		if (r->pp > 1)
+			(void)read_parts(r->pp_layers, &low.stages); /* options were checked */
 	}
 	return low;
 }

@@ -45,9 +45,10 @@ struct fo_run {
 	int64_t seed, steps, rows, micro_batches, threads;
 	int64_t ranks; /* shard x replicate, which share the rows of each micro-batch, x cp x tp x pp */
 	int64_t shard, replicate, cp, tp, pp;
-	int pp_kind;       /* enum fo_pp_kind */
-	int64_t pp_chunks; /* 0: as usual for the kind */
-	int cp_by;         /* what a cp group divides while attention is computed: enum fo_cp less 1 */
+	int pp_kind;           /* enum fo_pp_kind */
+	int64_t pp_chunks;     /* 0: as usual for the kind */
+	const char *pp_layers; /* "balanced" (NULL too), "even", or layers by part: "5,4,4,3" */
+	int cp_by;             /* what a cp group divides while attention is computed: enum fo_cp less 1 */
 	bool tp_sequence;
 	int64_t tp_async;      /* pieces; 0: no; negative: auto */
 	int over;              /* of ranks on devices: enum fo_run_over */
@@ -118,6 +119,8 @@ static inline int64_t fo_run_row_sets(const struct fo_run *r) { return r->ranks 
  * fo_opt_init_own. */
 extern const struct fo_opt fo_run_options[];
 
+/* Whether layers are divided over stages by predicted time (src/pass/divide.c); fo_run_lowering has the other ways. */
+bool fo_run_balances(const struct fo_run *r);
 /* FO_RUN_DEVICES; false for another text. index: N, 0 where none is named. */
 bool fo_run_device_parse(const char *text, enum fo_run_device *kind, int *index);
 /* Checks rules that span several keys, and ends like fo_opt_finish: all mistakes at once. */

@@ -65,10 +65,10 @@ const char *const fo_resume_free[] = {
 	"pass.merge-qkv", "pass.merge-gate-up", "pass.fuse-loss", "pass.fuse-elementwise", "pass.fuse-rope",
 	"pass.recompute", "pass.recompute-layers", "pass.offload", "pass.fused-optimizer", "pass.optimizer-in-backward",
 	"pass.attention", "pass.fp8-scale-precompute", "pass.fp8-transposed", "pass.fp8-fuse", "pass.wgrad-lane",
-	"mesh.ranks", "mesh.shard", "mesh.replicate", "mesh.cp", "mesh.tp", "mesh.pp", "mesh.over", "mesh.link-gbps",
-	"mesh.link-us", "pass.cp", "pass.pp", "pass.pp-chunks", "pass.tp-sequence", "pass.tp-async", "pass.ddp",
-	"pass.overlap", "pass.zero", "pass.zero-prefetch", "pass.zero-reshard", "pass.zero-first", "pass.zero-sync",
-	NULL
+	"mesh.ranks", "mesh.shard", "mesh.replicate", "mesh.cp", "mesh.tp", "mesh.pp", "mesh.pp-layers", "mesh.over",
+	"mesh.link-gbps", "mesh.link-us", "pass.cp", "pass.pp", "pass.pp-chunks", "pass.tp-sequence", "pass.tp-async",
+	"pass.ddp", "pass.overlap", "pass.zero", "pass.zero-prefetch", "pass.zero-reshard", "pass.zero-first",
+	"pass.zero-sync", NULL
 };
 
 int fo_resume_rows(void) { return fo_model_fields + OWN_ROWS; }

@@ -122,6 +122,7 @@ static fo_status build_evaluation(struct fo_program *out, const struct fo_run *r
 {
 	struct fo_lowering eval = fo_run_lowering(r, FO_MODE_EVAL);
 	eval.pass = step->run.pass;
+	eval.stages = step->run.stages;
 	return fo_pass_build(out, m, &eval);
 }
 
@@ -331,7 +332,7 @@ static fo_status make_that_fits(struct planned *p)
 void fo_room_choice_json(const struct fo_choice *c, const struct fo_program *p, struct fo_json *j)
 {
 	struct fo_str text = { 0 };
-	fo_recompute_text(&p->run.pass, p->model.layers, &text);
+	fo_recompute_text(&p->run, p->model.layers, &text);
 	fo_json_text(j, "recompute", text.data);
 	fo_json_real(j, "recompute_share", c->seconds > 0 ? c->repeat_seconds / c->seconds : NAN);
 	fo_json_text(j, "master", fo_master_name[p->run.pass.master]);

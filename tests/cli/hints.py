@@ -23,6 +23,7 @@ global_flags = {"--help", "--version", "--json"}
 speaks_for = {
     "src/diagnose/": ["diagnose"],
     "src/report/diagnose": ["diagnose"],
+    "src/ladder/predicted": ["ladder plan"],
     "src/ladder/": ["ladder"],
     "src/sim/replay": ["predict"],
     "src/logs/": ["mfu"],
@@ -37,7 +38,7 @@ style = ("src/audit/spell.c", "src/job/forms_megatron.c", "src/plan/settings.c",
 
 literal = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 option = re.compile(r"(?<![\w-])--[a-z][a-z0-9.-]*[a-z0-9]")
-named = re.compile(r"flatout ((?:data |predict (?=cluster))?[a-z-]+)")
+named = re.compile(r"flatout ((?:data |predict (?=cluster)|plan (?=machine)|ladder (?=plan)|compare (?=clusters))?[a-z-]+)")
 
 
 def texts(code):

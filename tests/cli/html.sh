@@ -70,6 +70,13 @@ awk 'BEGIN {
 run '0|1' diagnose trace.json --html=diagnosis.html
 set -- "$@" diagnosis.html
 
+# Plans: of a pipeline of many stages, and of one device.
+run 0 plan --model llama-3.1-405b --cluster 128xHGX-H100 --seq 8192 --global-tokens 16M --framework megatron --pp 32 --tokens 15T --kwh 0.05..0.12 --html=plan.html
+run 0 plan --model gpt2 --cluster 1xH100 --seq 1024 --global-batch 64 --html=plan-one.html
+run 0 ladder --plan --model llama-3.1-70b --cluster 2xHGX-B200 --seq 8192 --html=ladder-plan.html
+run 0 compare --clusters 16xHGX-H100,16xHGX-B200 --model llama-3.1-70b --seq 8192 --global-batch 512 --tokens 15T --html=clusters.html
+set -- "$@" plan.html plan-one.html ladder-plan.html clusters.html
+
 for page; do
 	"$python" -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$page" || wrong "'$page' is not well formed"
 done

@@ -45,11 +45,14 @@ arguments_of() {
 	"devices "* | "ops "* | "machine "* | "passes "* | "config "*) ;;
 	"program --svg") echo "--schedule=1f1b" ;;
 	"program "*) echo "$tiny" ;;
+	"plan machine "*) echo "$tiny --train.rows=2 --ranks=2 --run.threads=2 --profile=profile.json --fix=tp=1,cp=1,pp=1" ;;
 	"plan "* | "scale "*) echo "--model=llama-3.1-8b --cluster=1xHGX-H100 --seq=2048 --global-batch=8 --framework=deepspeed" ;;
 	"predict cluster "*) echo "titan.toml --cluster=8xHGX-H100" ;;
+	"ladder plan "*) echo "titan.toml --cluster=8xHGX-H100" ;;
 	"predict --trace") echo "$tiny --train.rows=2 --ranks=2 --run.threads=2 --profile=profile.json" ;;
 	"predict "*) echo "--program.file=step.txt --run.threads=1 --profile=profile.json" ;;
 	"init "*) echo "init$n.yaml" ;;
+	"compare clusters "*) echo "--clusters=1xHGX-H100,1xHGX-B200 --model=llama-3.1-8b --seq=2048 --global-batch=8 --framework=deepspeed" ;;
 	"compare "*) echo "log log2" ;;
 	"report "*) echo "log" ;;
 	"diagnose "*) echo "trace.json" ;;

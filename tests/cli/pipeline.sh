@@ -28,6 +28,8 @@ for kind in gpipe 1f1b interleaved zb-h1 zb-h2; do
 	run 0 train $deep --run.dir=$kind --mesh.pp=2 --pass.pp=$kind
 	same_tensors alone $kind
 done
+run 0 train $deep --run.dir=uneven --mesh.pp=2 --mesh.pp-layers=3,1
+same_tensors alone uneven
 run 0 train $deep --run.dir=four --mesh.pp=4
 says "2 micro-batches for 4 stages leave a stage idle"
 same_tensors alone four
@@ -51,6 +53,6 @@ same_tensors alone metered
 refused 1 "on rank [01] of 2, .* the first value that is not finite" train $deep --run.dir=nan --mesh.pp=2 --optim.lr=10 \
 	--optim.warmup=0 --optim.eps=0 --train.steps=400
 run 0 report 1f1b
-run 0 verify --ranks=4
+run 0 verify --short --ranks=2
 says "pp=2"
 finish

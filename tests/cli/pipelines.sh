@@ -76,6 +76,12 @@ grep -q 'schedule GPipe' 1f1b.svg || wrong "the picture is the old one"
 if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	refused 2 "pass.pp=zb-h1 is about stages of a pipeline" train --pass.pp=zb-h1
 	refused 2 "pass.pp-chunks=2 is about stages of a pipeline" train --pass.pp-chunks=2
+	for layers in 3,x even,3 0,4 4, '' 1,-1; do
+		refused 2 "mesh.pp-layers must be balanced, even, or at most" train --ranks=2 --mesh.pp=2 "--mesh.pp-layers=$layers"
+	done
+	refused 2 "mesh.pp-layers=3,1 is about stages of a pipeline" train --mesh.pp-layers=3,1
+	refused 2 "mesh.pp-layers=3,1 is a list of 2, and mesh.pp=2 stages of 2 parts each take 4" train --ranks=2 --mesh.pp=2 \
+		--pass.pp=interleaved --mesh.pp-layers=3,1
 	make_text text
 	# shellcheck disable=SC2086 # words on purpose
 	run 0 train $tiny --model.layers=4 --train.micro-batches=4 --ranks=2 --mesh.pp=2 --pass.pp=interleaved --run.dir=two
@@ -91,5 +97,26 @@ if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	! grep -q '^Pipeline, schedule' out || wrong "a pipeline of which one stage left nothing"
 	run 0 report two --json
 	grep -q '"pipeline": null' out || wrong "a pipeline in JSON of which one stage left nothing"
+
+	# Stages of unlike layers, told by program and passes; the same run goes on in other stages.
+	stages="--ranks=2 --mesh.pp=2 --model.layers=4 --train.micro-batches=4"
+	# shellcheck disable=SC2086
+	refused 2 "have 5 layers together, and the model has 4" program $tiny $stages --mesh.pp-layers=3,2
+	# shellcheck disable=SC2086
+	run 0 program $tiny $stages --mesh.pp-layers=3,1 --no-operations
+	says '^Stages: *2, with 3, 1 layers' '^ *0  *3  nothing ' '^ *1  *1  nothing '
+	# shellcheck disable=SC2086
+	run 0 program $tiny $stages --json
+	valid out
+	keys out pp_layers stages recompute layers embedding head
+	# shellcheck disable=SC2086
+	run 0 passes $tiny $stages --mesh.pp-layers=even
+	says '^ *Stages: *2, with 2, 2 layers .*: even'
+	# shellcheck disable=SC2086
+	run 0 train $tiny $stages --mesh.pp-layers=3,1 --train.steps=3 --run.dir=uneven
+	# shellcheck disable=SC2086
+	run 0 train $tiny $stages --mesh.pp-layers=1,3 --train.steps=5 --run.dir=uneven
+	says "^Resume: .*after step 3"
+	grep -q '^part 1$' uneven/program.txt || wrong "program.txt has another division"
 fi
 finish

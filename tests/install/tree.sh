@@ -15,6 +15,7 @@ done
 echo flatout >>"$tmp/want"
 "$FLATOUT_STAGE/bin/flatout" help data | sed -n 's/^  flatout data \([a-z-]*\) .*/flatout-data-\1/p' >>"$tmp/want"
 "$FLATOUT_STAGE/bin/flatout" predict cluster --help >/dev/null && echo flatout-predict-cluster >>"$tmp/want"
+"$FLATOUT_STAGE/bin/flatout" plan machine --help >/dev/null && echo flatout-plan-machine >>"$tmp/want"
 for page in "$FLATOUT_STAGE"/share/man/man1/*; do
 	basename "$page" | sed 's/\.1\(\.gz\)*$//'
 done | sort >"$tmp/got"

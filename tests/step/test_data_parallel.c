@@ -104,6 +104,9 @@ static const char *const plain_options[] = {
 	"one thread",
 	"again",
 	"tied head at both ends",
+	"uneven stages",
+	"uneven stages, several chunks",
+	"stages that recompute differently",
 	"fewer micro-batches than stages",
 	"pp group of 2, zero 3",
 	"pp group of 2, cp group of 2",
@@ -181,6 +184,9 @@ static void see_job(const struct ranks_job *j)
 	saw(low->mesh.cp == 4 && low->rows > 1, "cp group of 4, several rows");
 	saw(true, "pp group of %d", low->mesh.pp);
 	saw(low->mesh.pp > 1 && j->model.tied, "tied head at both ends");
+	saw(low->stages.parts, "uneven stages");
+	saw(low->stages.parts > low->mesh.pp, "uneven stages, several chunks");
+	saw(low->stages.repeats, "stages that recompute differently");
 	saw(low->mesh.pp > low->micro_batches, "fewer micro-batches than stages");
 	saw(low->mesh.pp == 2 && low->pass.zero == FO_ZERO_WEIGHTS, "pp group of 2, zero 3");
 	saw(low->mesh.pp == 2 && low->mesh.cp == 2, "pp group of 2, cp group of 2");
@@ -357,6 +363,27 @@ static struct fo_passes draw_passes(const struct task *t, enum fo_numerics preci
 		p.rounding = choices_draw(FO_ROUND_COUNT);
 	}
 	return p;
+}
+
+/* Half of all pipelines have parts of any number of layers, a third of them stages that each repeat something else. */
+static void draw_parts(struct fo_lowering *low, int64_t layers)
+{
+	const struct fo_pp_shape shape = fo_lowering_pipeline(low);
+	const int64_t parts = low->mesh.pp > 1 ? fo_pp_parts(&shape) : 0;
+	low->stages.parts = low->stages.repeats = 0;
+	for (int32_t k = parts && choices_draw(3) == 0 ? low->mesh.pp : 0; k > low->stages.repeats;) {
+		const int64_t first = choices_draw(FO_RECOMPUTE_FULL + 1);
+		low->stages.repeat[low->stages.repeats++] = (struct fo_stage_repeat){
+			(uint8_t)first, (uint8_t)(first & choices_draw(FO_RECOMPUTE_FULL + 1)), (int16_t)choices_draw(4)
+		};
+	}
+	if (parts > layers || !parts || choices_draw(2))
+		return;
+	low->stages.parts = (int32_t)parts;
+	for (int64_t i = 0; i < parts; i++)
+		low->stages.layers[i] = 1;
+	for (int64_t i = parts; i < layers; i++)
+		low->stages.layers[choices_draw(parts)]++;
 }
 
 static bool is_legal(const struct ranks_job *j)
@@ -562,6 +589,7 @@ static void run_case(const struct task *t, int number)
 	do {
 		j = job_of(&t->m, &b, mesh, draw_passes(t, precision, &mesh));
 		j.low.precision = precision;
+		draw_parts(&j.low, t->m.layers);
 	} while (!is_legal(&j));
 	j.order = choices_draw(12) ? choices_seed + choices_draws : 0;
 	if (!j.order && choices_draw(2))
@@ -588,7 +616,7 @@ static int cases_wanted(void)
 	const char *more = getenv("FLATOUT_RANK_CASES"); /* a nightly run asks for many, a sanitizer's for few */
 	if (more)
 		return atoi(more);
-	return getenv("FLATOUT_SANITIZED") ? 100 : 1000;
+	return getenv("FLATOUT_SANITIZED") ? 60 : 400;
 }
 
 static void test_equal_to_one_rank(void **state)

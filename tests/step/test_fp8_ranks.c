@@ -414,7 +414,7 @@ static void test_tp_groups(void **state)
 {
 	(void)state;
 	const char *more = getenv("FLATOUT_FP8_RANK_CASES");
-	const int cases = more ? atoi(more) : getenv("FLATOUT_SANITIZED") ? 20 : 80;
+	const int cases = more ? atoi(more) : getenv("FLATOUT_SANITIZED") ? 20 : 50;
 	for (int i = 0; i < cases; i++)
 		run_tp_case(i);
 	ranks_close_links();
@@ -435,7 +435,7 @@ static void test_equal_scales(void **state)
 {
 	(void)state;
 	const char *more = getenv("FLATOUT_FP8_RANK_CASES");
-	const int cases = more ? atoi(more) : getenv("FLATOUT_SANITIZED") ? 40 : 160;
+	const int cases = more ? atoi(more) : getenv("FLATOUT_SANITIZED") ? 40 : 100;
 	for (int i = 0; i < cases; i++)
 		run_case(i);
 	ranks_close_links();

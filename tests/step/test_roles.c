@@ -783,19 +783,19 @@ static int role_cases(int usual)
 static void test_defects(void **state)
 {
 	(void)state;
-	plant_defects(role_cases(700), ROWS);
+	plant_defects(role_cases(300), ROWS);
 }
 
 static void test_tp_defects(void **state)
 {
 	(void)state;
-	plant_defects(role_cases(350), TP);
+	plant_defects(role_cases(150), TP);
 }
 
 static void test_stage_defects(void **state)
 {
 	(void)state;
-	plant_defects(role_cases(350), STAGES);
+	plant_defects(role_cases(150), STAGES);
 }
 
 /* Does a rank's program, looked at alone, read what nothing has written? Then it never runs. */

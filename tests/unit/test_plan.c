@@ -118,6 +118,22 @@ static void every_value(struct counted *c)
 			}
 }
 
+/* Is there a simpler division that ties with the fastest? */
+struct named {
+	const struct fo_plan_asked *a;
+	const struct fo_plan *plan;
+	int simpler;
+};
+static bool is_simpler(void *ctx, const struct fo_predict_layout *l, int again)
+{
+	struct named *n = ctx;
+	double dp = l->devices / (l->tp * l->cp * l->pp);
+	(void)again;
+	n->simpler += seconds_of(n->a, l) <= (1 + FO_PLAN_TIE) * n->plan->point[0].step.seconds &&
+		      fo_plan_parts(l, dp * l->cp) < n->plan->point[n->plan->named].parts;
+	return true;
+}
+
 static void test_nothing_is_missed(void **state)
 {
 	(void)state;
@@ -135,6 +151,12 @@ static void test_nothing_is_missed(void **state)
 			/* Of two within a thousandth the simpler is kept. */
 			assert_true(plan.point[0].step.seconds <= c.best * 1.001);
 			assert_true(plan.point[0].step.seconds >= c.best);
+			/* What to take is the simplest of all that tie. */
+			struct named n = { &a, &plan, 0 };
+			fo_plan_each(&a, is_simpler, &n);
+			assert_int_equal(n.simpler, 0);
+			assert_true(plan.point[plan.named].step.seconds <=
+				    (1 + FO_PLAN_TIE) * plan.point[0].step.seconds);
 		}
 }
 

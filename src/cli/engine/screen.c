@@ -210,7 +210,7 @@ static void say_choices(const struct fo_train_plan *p, struct fo_doc *d)
 	int64_t chunk = run->pass.fuse_loss, tokens = run->rows * run->seq;
 	if (p->choice.seconds > 0 && p->choice.run.pass.recompute) {
 		struct fo_str text = { 0 };
-		fo_recompute_text(&run->pass, p->program->model.layers, &text);
+		fo_recompute_text(run, p->program->model.layers, &text);
 		fo_doc_line(d, "auto", "recomputes %s: %.1f %% of a step's time by the model that chose", text.data,
 			    100 * p->choice.repeat_seconds / p->choice.seconds);
 		fo_str_fini(&text);

@@ -1,0 +1,131 @@
+/* The record of a plan: one table that writes and reads it. */
+#include "plan/file.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BYTES_MOST = 4 << 20, VERSION = 1 };
+#define WORD "plan"
+
+#define POINT(m, key, unit, means, ...) FO_FIELD(struct fo_plan_file_point, m, key, unit, means, __VA_ARGS__)
+#define POSITIVE .flags = FO_NEEDED, .low = 1e-12, .high = 1e20
+#define COUNT .flags = FO_NEEDED, .low = 1, .high = 1e9
+static const struct fo_schema_field point_field[] = {
+	POINT(dp, "dp", "", "data parallel ranks", COUNT),
+	POINT(tp, "tp", "", "tensor parallel", COUNT),
+	POINT(cp, "cp", "", "context parallel", COUNT),
+	POINT(pp, "pp", "", "pipeline stages", COUNT),
+	POINT(ep, "ep", "", "expert parallel", COUNT),
+	POINT(chunks, "chunks", "", "of a stage"),
+	POINT(schedule, "schedule", "", "of the pipeline"),
+	POINT(zero, "zero", "", "ZeRO stage"),
+	POINT(shard, "shard", "", "ranks that share states"),
+	POINT(sp, "sequence_parallel", "", "beside tp"),
+	POINT(tp_overlap, "tp_overlap", "", "tensor parallel communication beside products"),
+	POINT(stages_near, "stages_near", "", "stages of a pipeline in one node"),
+	POINT(keeps_weights, "keeps_weights", "", "gathered weights stay until backward"),
+	POINT(micro_batch, "micro_batch", "sequences", ""),
+	POINT(micro_batches, "micro_batches", "", "of a step"),
+	POINT(recompute, "recompute", "", "layers that are computed again"),
+	POINT(seconds, "step_seconds", "s", "", POSITIVE),
+	POINT(seconds_low, "step_seconds_low", "s", "80 %", POSITIVE),
+	POINT(seconds_high, "step_seconds_high", "s", "80 %", POSITIVE),
+	POINT(tokens_s, "tokens_per_second_per_device", "tokens/s", "", POSITIVE),
+	POINT(mfu, "mfu", "", "share of the dense peak", POSITIVE),
+	POINT(mfu_causal, "mfu_causal", "", "the same without masked scores", POSITIVE),
+	POINT(device_hours, "device_hours_per_million_tokens", "h", ""),
+	POINT(bytes, "memory_bytes", "bytes", "of the fullest device"),
+	POINT(exposed, "exposed_seconds", "s", "communication that nothing hides"),
+	POINT(bubble, "bubble_seconds", "s", "the pipeline's"),
+};
+static const struct fo_schema point_schema = { "", "division", FO_FIELDS(struct fo_plan_file_point, point_field) };
+
+#define PLAN(m, key, unit, means, ...) FO_FIELD(struct fo_plan_file, m, key, unit, means, __VA_ARGS__)
+static const struct fo_schema_field field[] = {
+	PLAN(of, "of", "", "\"plan\"", .flags = FO_NEEDED),
+	PLAN(model, "model", "", "what is trained", .flags = FO_NEEDED),
+	PLAN(device, "device", "", "of the catalogue", .flags = FO_NEEDED),
+	PLAN(devices, "devices", "", "how many train", COUNT),
+	PLAN(framework, "framework", "", "whose divisions"),
+	PLAN(type, "type", "", "number type of the linear layers", .flags = FO_NEEDED),
+	PLAN(peak_flop_s, "peak_flop_s", "FLOP/s", "dense, of one device and this type", POSITIVE),
+	PLAN(global_batch, "global_batch", "sequences", "of a step", POSITIVE),
+	PLAN(seq, "seq", "tokens", "of a sequence", POSITIVE),
+	PLAN(legal, "legal", "", "divisions"),
+	PLAN(timed, "timed", "", "of them"),
+	PLAN(too_large, "too_large", "", "of them"),
+	PLAN(search_seconds, "search_seconds", "s", ""),
+	PLAN(ties, "ties", "", "divisions that tie with the fastest"),
+	PLAN(named, "named", "", "place of `best` in `points`"),
+	FO_FIELD_LIST(struct fo_plan_file, best, bests, &point_schema, "best", "the division to take",
+		      .flags = FO_NEEDED, .elements = 1),
+	FO_FIELD_LIST(struct fo_plan_file, point, points, &point_schema, "points", "the best of each way to divide",
+		      .flags = FO_POINTER, .elements = FO_PLAN_FILE_POINTS),
+};
+
+static void check(const void *record, struct fo_schema_reader *r)
+{
+	const struct fo_plan_file *f = record;
+	const struct fo_plan_file_point *b = f->best;
+	if (strcmp(f->of, WORD))
+		fo_schema_refuse(r, "of", "\"plan\", as 'flatout plan --json' writes");
+	else if (f->bests != 1)
+		fo_schema_refuse(r, "best", "one division");
+	else if (!(b->seconds_low <= b->seconds && b->seconds <= b->seconds_high))
+		fo_schema_refuse(r, "best[0].step_seconds", "a number between its low and its high one");
+	/* Of one step: what is trained in it, over its time. */
+	else if (fabs(f->global_batch * f->seq / (b->seconds * f->devices) / b->tokens_s - 1) > 1e-3)
+		fo_schema_refuse(r, "best[0].tokens_per_second_per_device",
+				 "global_batch x seq / (step_seconds x devices)");
+}
+
+/* Written, the record stands in an object that has its version already. */
+static const struct fo_schema written = { "", "plan", FO_FIELDS(struct fo_plan_file, field) },
+			      read = { "", "plan of 'flatout plan --json'", .version = VERSION,
+				       FO_FIELDS(struct fo_plan_file, field), .check = check };
+
+void fo_plan_file_write(const struct fo_plan_file *f, struct fo_json *j)
+{
+	struct fo_plan_file plan = *f;
+	plan.of = WORD;
+	fo_schema_write_fields(&written, &plan, j);
+}
+
+fo_status fo_plan_file_read(struct fo_plan_file *f, const char *path, struct fo_arena *arena)
+{
+	struct fo_schema_reader r = { .arena = arena, .where = path };
+	fo_schema_blank(&read, f);
+	return fo_schema_read_file(&read, path, BYTES_MOST, f, &r);
+}
+
+bool fo_plan_file_is(const char *text, size_t len)
+{
+	enum { BEGIN = 200 };
+	static const char key[] = "\"of\"";
+	const char *at = text, *end = text + (len < BEGIN ? len : BEGIN);
+	while (at < end && strchr(" \t\r\n", *at))
+		at++;
+	if (at == end || *at != '{')
+		return false;
+	for (; at + sizeof key - 1 < end; at++) {
+		if (memcmp(at, key, sizeof key - 1))
+			continue;
+		for (at += sizeof key - 1; at < end && strchr(" \t\r\n:", *at);)
+			at++;
+		return (size_t)(end - at) >= strlen("\"" WORD "\"") &&
+		       !memcmp(at, "\"" WORD "\"", strlen("\"" WORD "\""));
+	}
+	return false;
+}
+
+struct fo_range fo_plan_file_tokens_s(const struct fo_plan_file *f)
+{
+	double work = f->global_batch * f->seq;
+	return (struct fo_range){ work / f->best[0].seconds_high, work / f->best[0].seconds_low };
+}
+
+struct fo_range fo_plan_file_mfu(const struct fo_plan_file *f)
+{
+	double work = f->best[0].mfu_causal * f->best[0].seconds;
+	return (struct fo_range){ fmin(1, work / f->best[0].seconds_high), fmin(1, work / f->best[0].seconds_low) };
+}

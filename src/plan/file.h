@@ -1,0 +1,45 @@
+/* A plan as JSON: the record that 'flatout plan --json' writes and other commands read. */
+#ifndef FO_PLAN_FILE_H
+#define FO_PLAN_FILE_H
+
+#include "base/range.h"
+#include "base/schema.h"
+
+enum { FO_PLAN_FILE_POINTS = 64 }; /* the most that are read */
+struct fo_plan_file_point {
+	double dp, tp, cp, pp, ep, chunks;
+	int64_t schedule;
+	double zero, shard;
+	bool sp, tp_overlap, stages_near, keeps_weights;
+	double micro_batch, micro_batches;
+	const char *recompute;
+	double seconds, seconds_low, seconds_high; /* of a step; the 80 % interval */
+	double tokens_s;                           /* of one device */
+	double mfu, mfu_causal;
+	double device_hours; /* of a million tokens */
+	double bytes, exposed, bubble;
+};
+struct fo_plan_file {
+	const char *of; /* "plan": what tells it from other JSON */
+	const char *model, *device, *framework, *type;
+	double devices, peak_flop_s; /* of one device, dense, of the type */
+	double global_batch, seq;
+	int64_t legal, timed, too_large;
+	double search_seconds;
+	int64_t ties, named;
+	struct fo_plan_file_point best[1], *point;
+	int64_t bests, points;
+};
+/* The members of the record, into the open object. */
+void fo_plan_file_write(const struct fo_plan_file *f, struct fo_json *j);
+/* Reads the file. FO_EFORMAT: not a plan, half of one, one of another version, or one that contradicts itself; FO_EIO.
+ * Text lives in the arena. */
+FO_CHECKED fo_status fo_plan_file_read(struct fo_plan_file *f, const char *path, struct fo_arena *arena);
+/* Is the text's begin that of a plan? Looks no further: the rest may be damaged. */
+bool fo_plan_file_is(const char *text, size_t len);
+/* Tokens/s of all devices of the best division, its interval. */
+struct fo_range fo_plan_file_tokens_s(const struct fo_plan_file *f);
+/* mfu_causal over the interval of step times, at most 1. */
+struct fo_range fo_plan_file_mfu(const struct fo_plan_file *f);
+
+#endif

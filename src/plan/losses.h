@@ -1,0 +1,21 @@
+/* What a predicted step loses against the dense peak: shares that add up to all of it. */
+#ifndef FO_PLAN_LOSSES_H
+#define FO_PLAN_LOSSES_H
+
+#include "predict/predict.h"
+
+/* The products that take longer than at the peak, each part of the step, small ones together. */
+enum { FO_PLAN_LOSSES = FO_PREDICT_PARTS + 2 };
+struct fo_plan_losses {
+	struct {
+		const char *name;
+		double share; /* of the step; below 0 only by rounding */
+		int tenths;   /* the same in tenths of a percent, as it is shown */
+	} loss[FO_PLAN_LOSSES];
+	int losses;
+	double useful; /* mfu_causal: 1 less all shares, but for the last digits of a double */
+	int tenths;    /* of the useful share: it and those of the losses are 1000 together */
+};
+void fo_plan_losses_of(struct fo_plan_losses *out, const struct fo_predict_step *s);
+
+#endif
