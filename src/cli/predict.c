@@ -496,7 +496,8 @@ static fo_status simulate_ranks(struct report *r)
 		       : FO_OK;
 }
 
-static fo_status report(struct report *r, const struct fo_cli_call *call)
+/* The program, the profile, and the step of one by the other. */
+static fo_status simulate(struct report *r)
 {
 	r->paced = fo_run_is_paced(&r->in->run);
 	if (*r->in->compare)
@@ -506,14 +507,42 @@ static fo_status report(struct report *r, const struct fo_cli_call *call)
 	if (r->program->ranks < 2)
 		FO_TRY(not_of_one_rank(r->in));
 	FO_TRY(load_profile(r));
+	if (r->program->ranks > 1)
+		return simulate_ranks(r);
+	fo_sim_step(&r->sim, r->program, r->u, &r->rates, r->load.pairs);
+	return FO_OK;
+}
+
+static void report_fini(struct report *r)
+{
+	fo_sim_table_fini(&r->table);
+	if (r->ranks.job.ranks)
+		fo_sim_ranks_fini(&r->ranks.job); /* r->sim is its own */
+	else
+		fo_sim_fini(&r->sim);
+	fo_unrolled_fini(&r->own_u);
+	fo_program_fini(&r->own);
+	fo_record_fini(&r->record);
+	fo_limits_fini(&r->limits);
+	fo_arena_fini(&r->arena);
+}
+
+fo_status fo_cli_predict_seconds(const struct predict *in, const struct fo_opt_set *options, double *seconds)
+{
+	struct report r = { .in = in, .options = options };
+	fo_status st = simulate(&r);
+	*seconds = st == FO_OK ? r.sim.step_s : NAN;
+	report_fini(&r);
+	return st;
+}
+
+static fo_status report(struct report *r, const struct fo_cli_call *call)
+{
+	FO_TRY(simulate(r));
 	const struct fo_program *p = r->program;
 	if (!r->paced)
 		r->peak = fo_limits_peak(&r->limits, p->run.precision == FO_PRECISION_BF16 ? "bf16" : "f32",
 					 r->rates.threads * p->ranks);
-	if (p->ranks > 1)
-		FO_TRY(simulate_ranks(r));
-	else
-		fo_sim_step(&r->sim, p, r->u, &r->rates, r->load.pairs);
 	fo_sim_table_init(&r->table, &r->sim, p, r->u);
 	if (*r->in->compare)
 		FO_TRY(compare(r));
@@ -564,16 +593,7 @@ static fo_status run(const struct fo_cli_call *call)
 		return fo_cli_predict_device(call);
 	struct report r = { .in = in, .options = call->options, .file = file };
 	fo_status st = report(&r, call);
-	fo_sim_table_fini(&r.table);
-	if (r.ranks.job.ranks)
-		fo_sim_ranks_fini(&r.ranks.job); /* r.sim is its own */
-	else
-		fo_sim_fini(&r.sim);
-	fo_unrolled_fini(&r.own_u);
-	fo_program_fini(&r.own);
-	fo_record_fini(&r.record);
-	fo_limits_fini(&r.limits);
-	fo_arena_fini(&r.arena);
+	report_fini(&r);
 	return st;
 }
 

@@ -31,7 +31,7 @@ static struct fo_lowering lowering_of(const struct fo_run *r, const struct fo_me
 	with.shard = mesh->shard;
 	with.cp = mesh->cp;
 	with.tp = mesh->tp;
-	with.pp = 1; /* the costs of stages are not known without their programs */
+	with.pp = mesh->pp;
 	return fo_run_lowering(&with, FO_MODE_TRAIN);
 }
 
@@ -80,17 +80,20 @@ static fo_status add(struct table *t, const struct fo_run *r, const struct fo_mo
 static fo_status fill(struct table *t, const struct fo_run *r, const struct fo_model *m, int32_t ranks)
 {
 	struct fo_mesh mesh = { 0 };
-	for (mesh.tp = 1; mesh.tp <= ranks; mesh.tp++)
-		for (mesh.cp = 1; ranks % mesh.tp == 0 && mesh.cp <= ranks / mesh.tp; mesh.cp++) {
-			const int32_t sets = ranks / mesh.tp / mesh.cp;
-			if (ranks / mesh.tp % mesh.cp)
-				continue;
-			for (mesh.shard = 1; mesh.shard <= sets; mesh.shard++) {
-				mesh.replicate = sets / mesh.shard;
-				if (sets % mesh.shard == 0)
-					FO_TRY(add(t, r, m, &mesh));
+	for (mesh.pp = 1; mesh.pp <= ranks; mesh.pp++) {
+		const int32_t stage = ranks / mesh.pp;
+		for (mesh.tp = 1; ranks % mesh.pp == 0 && mesh.tp <= stage; mesh.tp++)
+			for (mesh.cp = 1; stage % mesh.tp == 0 && mesh.cp <= stage / mesh.tp; mesh.cp++) {
+				const int32_t sets = stage / mesh.tp / mesh.cp;
+				if (stage / mesh.tp % mesh.cp)
+					continue;
+				for (mesh.shard = 1; mesh.shard <= sets; mesh.shard++) {
+					mesh.replicate = sets / mesh.shard;
+					if (sets % mesh.shard == 0)
+						FO_TRY(add(t, r, m, &mesh));
+				}
 			}
-		}
+	}
 	return FO_OK;
 }
 
@@ -98,7 +101,7 @@ static fo_status fill(struct table *t, const struct fo_run *r, const struct fo_m
 
 static const char *mesh_text(struct fo_doc *d, const struct fo_mesh *m)
 {
-	return fo_doc_printf(d, "%dx%dx%dx%d", m->replicate, m->shard, m->cp, m->tp);
+	return fo_doc_printf(d, "%dx%dx%dx%dx%d", m->pp, m->replicate, m->shard, m->cp, m->tp);
 }
 
 /* Bytes by axis: sums over ranks with other rows or tokens are one, whatever axes they span. */
@@ -106,6 +109,7 @@ static double other_rows(const struct fo_mesh_wire *w)
 {
 	return w->group[FO_GROUP_DATA] + w->group[FO_GROUP_REPLICATE] + w->group[FO_GROUP_ALL];
 }
+static double pp_group(const struct fo_mesh_wire *w) { return w->group[FO_GROUP_PP] + w->group[FO_GROUP_ENDS]; }
 static double tp_group(const struct fo_mesh_wire *w)
 {
 	return w->group[FO_GROUP_TP] + w->group[FO_GROUP_KV] + w->group[FO_GROUP_HEADS];
@@ -113,27 +117,28 @@ static double tp_group(const struct fo_mesh_wire *w)
 
 static void say(const struct table *t, const struct fo_run *r, const struct fo_model *m, int ranks, struct fo_doc *d)
 {
-	fo_doc_para(d, "meshes of %d %s for %s: %lld %s x %lld %s x %lld tokens, replicate x shard x cp x tp", ranks,
-		    fo_cli_plural(ranks, "rank", "ranks"), m->name, (long long)r->micro_batches,
-		    fo_cli_plural(r->micro_batches, "micro-batch", "micro-batches"), (long long)r->rows,
-		    fo_cli_plural(r->rows, "row", "rows"), (long long)r->seq);
-	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrrrrr", "mesh", "shard", "data", "cp", "tp", "persists", "at least",
+	fo_doc_para(
+		d,
+		"meshes of %d %s for %s: %lld %s x %lld %s x %lld tokens, meshes are pp x replicate x shard x cp x tp",
+		ranks, fo_cli_plural(ranks, "rank", "ranks"), m->name, (long long)r->micro_batches,
+		fo_cli_plural(r->micro_batches, "micro-batch", "micro-batches"), (long long)r->rows,
+		fo_cli_plural(r->rows, "row", "rows"), (long long)r->seq);
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrrrrr", "mesh", "shard", "data", "cp", "tp", "pp", "persists",
 		     "at most");
 	for (int i = 0; i < t->n; i++) {
 		const struct row *x = &t->row[i];
 		if (!x->why)
-			fo_doc_row(
-				d, mesh_text(d, &x->mesh), fo_doc_num(d, x->wire.group[FO_GROUP_SHARD], FO_DRAW_BYTES),
-				fo_doc_num(d, other_rows(&x->wire), FO_DRAW_BYTES),
-				fo_doc_num(d, x->wire.group[FO_GROUP_CP], FO_DRAW_BYTES),
-				fo_doc_num(d, tp_group(&x->wire), FO_DRAW_BYTES), fo_doc_bytes(d, x->memory.persistent),
-				fo_doc_bytes(d, x->memory.arena_low), fo_doc_bytes(d, x->memory.arena_high));
+			fo_doc_row(d, mesh_text(d, &x->mesh),
+				   fo_doc_num(d, x->wire.group[FO_GROUP_SHARD], FO_DRAW_BYTES),
+				   fo_doc_num(d, other_rows(&x->wire), FO_DRAW_BYTES),
+				   fo_doc_num(d, x->wire.group[FO_GROUP_CP], FO_DRAW_BYTES),
+				   fo_doc_num(d, tp_group(&x->wire), FO_DRAW_BYTES),
+				   fo_doc_num(d, pp_group(&x->wire), FO_DRAW_BYTES),
+				   fo_doc_bytes(d, x->memory.persistent), fo_doc_bytes(d, x->memory.arena_high));
 	}
 	fo_doc_para(d,
 		    "What a rank receives in a step, by the ranks it comes from; what persists of weights and state; "
 		    "activations and gradients, but for holes between them. Each of the rank that has most.");
-	fo_doc_para(d, "Pipelines (mesh.pp) are not listed: what a stage receives and holds is not known without its "
-		       "program. 'flatout program --mesh.pp=2' makes one.");
 	for (int i = 0; i < t->n && i < 64; i++)
 		if (t->row[i].why)
 			fo_doc_item(d, "not %s: %s", mesh_text(d, &t->row[i].mesh), t->row[i].why);
@@ -141,8 +146,8 @@ static void say(const struct table *t, const struct fo_run *r, const struct fo_m
 
 static void put_mesh(struct fo_json *j, const struct fo_mesh *m)
 {
-	fo_json_put(j, FO_INT("replicate", m->replicate), FO_INT("shard", m->shard), FO_INT("cp", m->cp),
-		    FO_INT("tp", m->tp));
+	fo_json_put(j, FO_INT("pp", m->pp), FO_INT("replicate", m->replicate), FO_INT("shard", m->shard),
+		    FO_INT("cp", m->cp), FO_INT("tp", m->tp));
 }
 
 static void put_costs(struct fo_json *j, const struct row *x)
@@ -189,7 +194,7 @@ static void write_json(const struct table *t, const struct fo_model *m, int rank
 /* What has nothing to do with ranks is as one rank's program says. */
 static fo_status check(const struct fo_run *r, const struct fo_model *m)
 {
-	static const struct fo_mesh one = { .replicate = 1, .shard = 1, .cp = 1, .tp = 1 };
+	static const struct fo_mesh one = { .pp = 1, .replicate = 1, .shard = 1, .cp = 1, .tp = 1 };
 	struct fo_lowering low = lowering_of(r, &one);
 	struct fo_program p;
 	if (*r->program_file)
@@ -216,9 +221,8 @@ fo_status fo_cli_meshes(const struct fo_cli_call *call, const struct fo_run *r, 
 			st, "flatout program with --mesh.tp, --mesh.cp and --mesh.shard makes the program of one mesh");
 	if (st == FO_OK && !t.legal)
 		st = fo_hint(
-			fo_fail(FO_EARG, "no mesh of %d ranks without a pipeline can train this run; the first: %s",
-				ranks, t.row[0].why),
-			"--meshes with fewer ranks, such as --meshes=2; pipelines (mesh.pp) are not among those tried");
+			fo_fail(FO_EARG, "no mesh of %d ranks can train this run; the first: %s", ranks, t.row[0].why),
+			"--meshes with fewer ranks, such as --meshes=2");
 	if (st == FO_OK && call->json)
 		write_json(&t, &m, ranks, call->json);
 	else if (st == FO_OK)

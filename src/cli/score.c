@@ -3,7 +3,7 @@
 
 #include "base/fs.h"
 #include "hw/catalogue.h"
-#include "score/score.h"
+#include "cli/score.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct score {
-	const char *out, *devices_file, *json;
+	const char *out, *devices_file, *machine, *json;
 	bool fit, alone, constants, force;
 };
 
@@ -23,6 +23,8 @@ static const struct fo_opt rows[] = {
 	FO_OPT_BOOL(struct score, alone, "score.alone", "no",
 		    "fit to this table alone, not to Flatout's own copy of published runs too"),
 	FO_OPT_BOOL(struct score, constants, "score.constants", "no", "the fitted constants with bounds and origin"),
+	FO_OPT_PATH(struct score, machine, "score.machine", "PROFILE", "",
+		    "of a table of this machine's runs: the profile of all rows; empty: the one that each names"),
 	FO_OPT_PATH(struct score, devices_file, "score.devices-file", "PATH", NULL,
 		    "CSV with own devices, as data/devices.csv"),
 	FO_CLI_OUTPUT_ROWS(struct score, "score", "JSON on standard output")
@@ -138,6 +140,30 @@ static void say(struct fo_doc *d, const struct fo_score *s, const struct fo_scor
 		   "(mean) and with one for all (plain).");
 }
 
+/* Runs of this machine: seconds of a step, predicted from its profile. */
+static void say_machine(struct fo_doc *d, const struct fo_score *s, const struct fo_score_table *t, const char *path)
+{
+	fo_doc_title(d, "Predictions of %s", path);
+	fo_doc_table(d, FO_DRAW_FITTED, "Seconds of a step, predicted from a profile without any of these runs, in %",
+		     "lrrrrrr", "group", "rows", "covered", "mean", "median", "bias", "p90");
+	for (int i = -1; i < s->groups; i++) {
+		const struct fo_score_sum *x = i < 0 ? &s->overall : &s->group[i];
+		fo_doc_row(d, x->name, fo_doc_count(d, x->rows), percent(d, (double)x->covered / x->rows),
+			   percent(d, x->mean), percent(d, x->median), percent(d, x->bias), percent(d, x->p90));
+	}
+	fo_doc_table(d, FO_DRAW_FITTED, "Runs", "lrlrrr", "group", "ranks", "run", "measured s", "predicted s",
+		     "error");
+	for (int i = 0; i < t->rows; i++) {
+		const struct fo_score_row *r = &t->row[i];
+		if (r->covered)
+			fo_doc_row(d, r->group, fo_doc_printf(d, "%.0f", r->ranks), r->model,
+				   fo_doc_printf(d, "%.4g", 1 / r->tokens_s),
+				   fo_doc_printf(d, "%.4g", 1 / r->predicted),
+				   fo_doc_printf(d, "%+.1f", 100 * (r->tokens_s / r->predicted - 1)));
+	}
+	say_left(d, t);
+}
+
 static void say_constants(struct fo_doc *d, const struct fo_score *s)
 {
 	fo_doc_table(d, FO_DRAW_FITTED, "Constants, fitted to all rows", "lrrrrl", "constant", "fitted", "start", "low",
@@ -171,21 +197,32 @@ static fo_status run(const struct fo_cli_call *call)
 		return fo_hint(fo_fail(FO_EARG, "which table? none is named"), "flatout score FILE.csv");
 	FO_TRY(fo_catalogue_load(&c, in->devices_file));
 	fo_status st = fo_score_read(call->argv[1], &c, &table);
-	if (st == FO_OK && !in->alone)
+	bool here = st == FO_OK && !strcmp(table.layout, "machine");
+	if (st == FO_OK && !here && *in->machine)
+		st = fo_fail(FO_EARG,
+			     "--machine is of a table of this machine's runs: '%s' has no columns options, profile, "
+			     "step_seconds",
+			     fo_cli_seen(call->argv[1]));
+	if (st == FO_OK && !here && !in->alone)
 		st = fo_score_read_own(&c, &own);
-	if (st == FO_OK) {
+	if (here) {
+		s = fo_xmalloc(sizeof *s);
+		st = fo_cli_score_machine(&table, call->argv[1], in->machine, s);
+	} else if (st == FO_OK) {
 		s = fo_xmalloc(sizeof *s);
 		struct fo_score_options o = { .fit = in->fit };
 		st = fo_score_of(&table, own.rows ? &own : NULL, &o, s);
 		if (st == FO_EARG)
 			st = fo_hint(st, "--out writes why, row by row");
-		if (in->out && table.rows) { /* also when nothing could be predicted: it says why */
-			fo_status wrote = write_rows(&table, in->out);
-			st = st == FO_OK ? wrote : st;
-		}
+	}
+	if (s && in->out && table.rows) { /* also when nothing could be predicted: it says why */
+		fo_status wrote = write_rows(&table, in->out);
+		st = st == FO_OK ? wrote : st;
 	}
 	if (st == FO_OK && call->json)
 		write_json(s, call->json);
+	else if (here && st == FO_OK)
+		say_machine(call->doc, s, &table, call->argv[1]);
 	else if (st == FO_OK) {
 		say(call->doc, s, &table, call->argv[1]);
 		if (in->constants)

@@ -214,6 +214,8 @@ int fo_health_unused(const struct fo_health *h, const struct fo_health_file **fi
 
 /* The document; h must outlive it. */
 void fo_health_doc(const struct fo_health *h, struct fo_doc *d);
+/* The part about changes alone, each setting once. */
+void fo_health_changes_doc(const struct fo_health *h, struct fo_doc *d);
 /* Members of the open object. */
 void fo_health_json(const struct fo_health *h, struct fo_json *j);
 

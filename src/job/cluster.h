@@ -35,11 +35,11 @@ struct fo_job_shape {
 	/* Layers of the first and the last pipeline stage and of the fullest one between them, where a file divides
 	 * them unevenly; 0: evenly. */
 	double first_layers, middle_layers, last_layers;
-	const char *wrong;        /* a contradiction in one sentence, arena of the job; NULL */
-	const char *wrong_try;    /* what would mend it; NULL: not known */
-	int wrong_setting;        /* enum fo_job_setting that it is about, whose place is shown; -1: none */
-	const char *unknown;      /* the first setting that is needed and unknown, and which option gives it; NULL */
-	bool stage_unknown;       /* nobody says what data-parallel ranks shard: a launcher's file may */
+	const char *wrong;     /* a contradiction in one sentence, arena of the job; NULL */
+	const char *wrong_try; /* what would mend it; NULL: not known */
+	int wrong_setting;     /* enum fo_job_setting that it is about, whose place is shown; -1: none */
+	const char *unknown;   /* the first setting that is needed and unknown, and which option gives it; NULL */
+	bool stage_unknown;    /* nobody says what data-parallel ranks shard: a launcher's file may */
 };
 void fo_job_shape_of(struct fo_job *job, const struct fo_cluster *c, struct fo_job_shape *out);
 

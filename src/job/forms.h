@@ -55,10 +55,10 @@ struct fo_form {
 	struct fo_job_form name; /* what a job tells of it */
 	const struct fo_form_row *rows[4];
 	const struct fo_form_default *defaults[2]; /* NULL: none */
-	const char *ignored[2]; /* patterns (fnmatch) of keys that decide no speed, parted by blanks; NULL */
+	const char *ignored[2];         /* patterns (fnmatch) of keys that decide no speed, parted by blanks; NULL */
 	bool (*knows)(const char *key); /* keys that decide no speed are those that this knows; NULL */
-	const char *prefix;     /* what may stand before a key, parted by blanks: "MODEL_ARGS. model."; NULL */
-	const char *signature;  /* keys that only this framework has, parted by blanks; NULL */
+	const char *prefix;             /* what may stand before a key, parted by blanks: "MODEL_ARGS. model."; NULL */
+	const char *signature;          /* keys that only this framework has, parted by blanks; NULL */
 	/* What no row can say: settings that follow from several keys, the model. NULL: nothing. */
 	void (*finish)(struct fo_reading *r);
 	bool dashes;   /* its keys are arguments: "--num-layers" */

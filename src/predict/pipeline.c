@@ -8,6 +8,10 @@
  * forwards left, so turns that reach far up come first. Stages are alike in runs, so that only ends of runs matter. */
 #include "predict/pipeline.h"
 
+#include "base/mem.h"
+
+#include <stdlib.h>
+
 static double most(double a, double b) { return a > b ? a : b; }
 static double least(double a, double b) { return a < b ? a : b; }
 
@@ -168,6 +172,69 @@ static void zero_bubble(struct pipe *x, double times)
 		zero_bubble_turns(x, &x->end[i], trip);
 }
 
+/* The schedule of zero_bubble.c slot by slot, for what has no closed form: ZB-H2 where stages have several sizes, or
+ * with so few micro-batches that no stage gets into its rhythm. Beyond `WALKED` micro-batches for each stage the
+ * slowest stage paces all others. */
+enum { WALKED = 3, WALKED_MOST = 1 << 20 /* stages times micro-batches */ };
+struct walker {
+	double now;
+	int forward, input, weight; /* of micro-batches: done */
+};
+
+/* Does the next slot of stage s that can begin; false: it waits, or all are done. */
+static bool walk_on(struct walker *w, const struct run *r, const double *in, const double *back, double *out,
+		    double *up, int ahead, int late, int m)
+{
+	const int due = w->input < m ? w->input - late : m;
+	if (w->weight < due) {
+		w->now += r->weight;
+		w->weight++;
+	} else if (w->input == m) {
+		return false;
+	} else if (w->forward < m && w->forward <= ahead + w->input) {
+		if (in && in[w->forward] < 0)
+			return false;
+		w->now = most(w->now, in ? in[w->forward] : 0) + r->forward;
+		out[w->forward++] = w->now;
+	} else {
+		if (back && back[w->input] < 0)
+			return false;
+		w->now = most(w->now, back ? back[w->input] : 0) + r->input;
+		up[w->input++] = w->now;
+	}
+	return true;
+}
+
+static void walk(struct pipe *x, int times)
+{
+	const int p = (int)x->p, m = (int)least(x->m, WALKED * x->p);
+	const size_t all = (size_t)p * (size_t)m;
+	double *out = fo_xmalloc(2 * all * sizeof *out), *up = out + all, end = 0, slowest = 0;
+	struct walker *w = fo_xmalloc((size_t)p * sizeof *w);
+	for (size_t i = 0; i < 2 * all; i++)
+		out[i] = -1;
+	for (int s = 0; s < p; s++)
+		w[s] = (struct walker){ 0 };
+	for (bool on = true; on;) {
+		on = false;
+		for (int s = 0, k = 0; s < p; s++) {
+			k += s > x->run[k].last;
+			const double *in = s ? out + (size_t)(s - 1) * (size_t)m : NULL;
+			const double *back = s < p - 1 ? up + (size_t)(s + 1) * (size_t)m : NULL;
+			double *o = out + (size_t)s * (size_t)m, *u = up + (size_t)s * (size_t)m;
+			while (walk_on(&w[s], &x->run[k], in, back, o, u, times * (p - 1 - s), times * s, m))
+				on = true;
+		}
+	}
+	for (int s = 0; s < p; s++)
+		end = most(end, w[s].now);
+	for (int i = 0; i < x->runs; i++)
+		slowest = most(slowest, slots(&x->run[i]));
+	x->best = end + (x->m - m) * slowest;
+	free(out);
+	free(w);
+}
+
 /* ---- interleaved 1F1B ---- */
 
 /* Runs have times of one chunk; the head is on the last part alone. A stage that never waits once it is reached, or,
@@ -204,6 +271,9 @@ double fo_predict_pipeline_s(const struct fo_predict_pipeline *o)
 		gpipe(&x);
 	else if (o->schedule == FO_PREDICT_ZERO_BUBBLE)
 		zero_bubble(&x, 1);
+	else if (o->schedule == FO_PREDICT_ZB_H2 && (x.runs > 2 || x.m < 2 * x.p) &&
+		 x.p * least(x.m, WALKED * x.p) <= WALKED_MOST)
+		walk(&x, 2);
 	else if (o->schedule == FO_PREDICT_ZB_H2)
 		zero_bubble(&x, 2);
 	else

@@ -133,12 +133,15 @@ enum fo_predict_schedule {
 	FO_PREDICT_ZB_H2,
 	FO_PREDICT_SCHEDULES
 };
-/* Layers of the first and the last pipeline stage, and of each of those between them (of the fullest one); all 0: stages
- * are as even as can be. */
+/* Layers of the first and the last pipeline stage, and of each of those between them (of the fullest one); all 0:
+ * stages are as even as can be. */
 struct fo_predict_uneven {
 	double first, middle, last;
 };
-static inline bool fo_predict_is_uneven(const struct fo_predict_uneven *u) { return u->first + u->middle + u->last > 0; }
+static inline bool fo_predict_is_uneven(const struct fo_predict_uneven *u)
+{
+	return u->first + u->middle + u->last > 0;
+}
 
 /* devices = dp x tp x cp x pp. Fields that are 0 mean 1, off or none. */
 struct fo_predict_layout {

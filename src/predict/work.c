@@ -230,6 +230,8 @@ static int part_constant(const struct fo_predict_machine *d)
 		return FO_X_PART_B200;
 	if (!strncmp(d->name, "H200", 4))
 		return FO_X_PART_H200;
+	if (!strncmp(d->name, "H20-", 4))
+		return FO_X_PART_H20;
 	if (!strncmp(d->name, "RTX-4090", 8))
 		return FO_X_PART_RTX4090;
 	return d->family == FO_PREDICT_RTX && d->units < 60 ? FO_X_PART_RTX_SMALL : -1;
@@ -252,7 +254,7 @@ static void constants_read(const struct fo_predict_base *b, const struct fo_pred
 	w->part = part_constant(d);
 	w->habits = (int)fo_predict_habits_of(j->style);
 	w->eager_data = w->habits == FO_EAGER || w->habits == FO_COMPILED;
-	w->rows = j->type == FO_PREDICT_MXFP8 && d->family == FO_PREDICT_HOPPER;
+	w->rows = j->type == FO_PREDICT_MXFP8 && d->family == FO_PREDICT_HOPPER && w->eager_data;
 	w->graphs = l->graphs > 0;
 	w->dp_overlap = l->dp_overlap;
 	w->tp_exposed = l->tp_overlap < 0 ? 1 : 0;

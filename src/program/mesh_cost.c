@@ -4,8 +4,10 @@
 #include "program/mesh_cost.h"
 
 #include "base/count.h"
+#include "base/mem.h"
 #include "program/ring.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { TENSORS = 24, ALIGN = 64 /* of the plan (plan.c) */ };
@@ -28,11 +30,14 @@ struct mesh {
 	const struct fo_passes *pass;
 	int32_t size[FO_GROUP_COUNT], place[FO_GROUP_COUNT];
 	bool sequence;
-	int64_t tokens, own_tokens; /* of a micro-batch: of this rank's tp group, of this rank */
-	int64_t d, q, k, f, v;      /* columns: hidden; queries, keys, feed-forward, words of this rank */
-	int64_t heads, kv_heads;    /* of this rank */
-	int64_t act, state, weight; /* bytes of an element */
-	int64_t layers, micro_batches;
+	int64_t tokens, own_tokens;    /* of a micro-batch: of this rank's tp group, of this rank */
+	int64_t d, q, k, f, v;         /* columns: hidden; queries, keys, feed-forward, words of this rank */
+	int64_t heads, kv_heads;       /* of this rank */
+	int64_t act, state, weight;    /* bytes of an element */
+	int64_t layers, micro_batches; /* layers: of this stage */
+	struct fo_pp_shape shape;
+	int32_t stage;
+	bool first, last; /* this stage has the embedding, the head */
 	struct tensor tensor[TENSORS];
 	int n;
 	struct fo_mesh_wire *wire;
@@ -124,9 +129,11 @@ static void add_tensors(struct mesh *x)
 {
 	const struct fo_model *m = x->m;
 	const struct tensor heads = { .term = x->size[FO_GROUP_TP] > 1 };
-	add_tensor(x, EMBED, x->v, x->d, divided(x));
-	add_tensor(x, HEAD, 1, x->d, of_stream(x));
-	if (!m->tied)
+	if (x->first || (x->last && m->tied))
+		add_tensor(x, EMBED, x->v, x->d, divided(x));
+	if (x->last)
+		add_tensor(x, HEAD, 1, x->d, of_stream(x));
+	if (x->last && !m->tied)
 		add_tensor(x, HEAD, x->v, x->d, divided(x));
 	add_tensor(x, LAYER, 1, x->d, of_stream(x));
 	add_tensor(x, LAYER, 1, x->d, of_stream(x));
@@ -150,6 +157,32 @@ static int64_t times_of(const struct mesh *x, const struct tensor *t) { return t
 
 /* ---- gradients ---- */
 
+static bool staged(const struct mesh *x) { return x->shape.stages > 1; }
+
+/* Own layers of a part of the model. */
+static int64_t part_layers(const struct mesh *x, int32_t chunk, int32_t *begin)
+{
+	return fo_lowering_part(x->run, x->m->layers, fo_pp_position(&x->shape, x->stage, chunk), begin);
+}
+
+/* Own layers among the first `n` of the model. */
+static int64_t layers_before(const struct mesh *x, int64_t n)
+{
+	int64_t sum = staged(x) ? 0 : fo_min(n, x->m->layers);
+	for (int32_t c = 0; c < x->shape.chunks && staged(x); c++) {
+		int32_t begin;
+		const int64_t layers = part_layers(x, c, &begin);
+		sum += fo_max(0, fo_min(n - begin, layers));
+	}
+	return sum;
+}
+
+/* An embedding whose weights are the head's, where stages have one each. */
+static bool at_both_ends(const struct mesh *x, const struct tensor *t)
+{
+	return staged(x) && x->m->tied && t->unit == EMBED && !(x->first && x->last);
+}
+
 static bool scatters_each(const struct mesh *x)
 {
 	return x->pass->zero >= FO_ZERO_GRADIENTS && x->pass->zero_sync == FO_SYNC_MICRO_BATCH;
@@ -172,19 +205,26 @@ static void gradient(struct mesh *x, const struct tensor *t)
 	}
 	if (t->kv)
 		all_reduce(x, FO_GROUP_KV, FO_LANE_REDUCE, own, bytes, times);
+	if (at_both_ends(x, t))
+		all_reduce(x, FO_GROUP_ENDS, FO_LANE_REDUCE, own, x->state, times);
 }
 
 /* Loss and norm: single numbers of 8 bytes. */
 static void numbers(struct mesh *x)
 {
 	bool own[SUMS_OF_SQUARES] = { false };
-	all_reduce(x, FO_GROUP_DATA, FO_LANE_REDUCE, 1, 8, 1);
+	if (x->last)
+		all_reduce(x, FO_GROUP_DATA, FO_LANE_REDUCE, 1, 8, 1);
+	else
+		receive(x, FO_GROUP_PP, FO_LANE_RECV_BACKWARD, 8);
+	all_reduce(x, FO_GROUP_PP, FO_LANE_REDUCE, 1, 8, 1);
 	if (x->size[FO_GROUP_TP] > 1)
 		all_reduce(x, FO_GROUP_TP, FO_LANE_REDUCE, 1, 8, 1);
 	if (x->size[FO_GROUP_KV] > 1 && x->size[FO_GROUP_HEADS] > 1)
 		all_reduce(x, FO_GROUP_HEADS, FO_LANE_REDUCE, 1, 8, 1);
 	for (int i = 0; i < x->n; i++)
-		own[x->tensor[i].squares] |= x->tensor[i].shared;
+		if (x->first || !at_both_ends(x, &x->tensor[i])) /* the first stage measures what both have */
+			own[x->tensor[i].squares] |= x->tensor[i].shared;
 	for (int i = 0; i < SUMS_OF_SQUARES; i++)
 		all_reduce(x, FO_GROUP_SHARD, FO_LANE_REDUCE, 1, 8, own[i]);
 }
@@ -203,12 +243,14 @@ static bool chunks_loss(const struct mesh *x) { return x->pass->fuse_loss && x->
 static struct uses uses_of(const struct mesh *x)
 {
 	struct uses u = { 0 };
+	bool embed = false;
 	for (int i = 0; i < x->n; i++) {
-		u.embed |= x->tensor[i].unit == EMBED && x->tensor[i].shared;
+		embed |= x->tensor[i].unit == EMBED && x->tensor[i].shared;
 		u.layers |= x->tensor[i].unit == LAYER && x->tensor[i].shared;
 		u.head |= x->tensor[i].unit == HEAD && x->tensor[i].shared;
 	}
-	u.head |= u.embed && x->m->tied;
+	u.embed = embed && x->first;
+	u.head |= embed && x->m->tied && x->last;
 	u.head_back = u.head && !chunks_loss(x);
 	u.n = u.embed + u.head + u.head_back + 2 * x->layers * u.layers;
 	return u;
@@ -276,6 +318,70 @@ static struct gathered gathered_of(const struct mesh *x, const struct uses *u, e
 	return g;
 }
 
+/* The same for a stage, whose schedule says in which order weights are used. */
+struct use {
+	int64_t at, mb; /* the newest use, -1: none */
+	bool stays;
+};
+struct used {
+	const struct mesh *x;
+	struct gathered *of;
+	struct use *unit[UNITS];
+	int64_t n; /* uses so far */
+};
+
+static void use(struct used *w, enum unit unit, int64_t layer, int64_t mb)
+{
+	const int64_t ahead = w->x->pass->zero_prefetch, reshard = w->x->pass->zero_reshard, at = w->n++;
+	struct use *u = &w->unit[unit][layer];
+	const bool is_there = u->stays ||
+			      (u->at >= 0 && (fo_max(at - ahead, 0) <= u->at || reshard == FO_RESHARD_STEP ||
+					      (reshard == FO_RESHARD_BACKWARD && u->mb == mb)));
+	if (u->at < 0 && persists(w->x, at)) {
+		u->stays = true;
+		w->of[unit].stays++;
+	}
+	w->of[unit].times += !is_there;
+	u->at = at;
+	u->mb = mb;
+}
+
+static void use_slot(struct used *w, const struct uses *u, struct fo_pp_slot s)
+{
+	const struct mesh *x = w->x;
+	const int32_t part = fo_pp_position(&x->shape, x->stage, s.chunk);
+	const bool forward = s.work == FO_PP_FORWARD, head = !forward && part == fo_pp_parts(&x->shape) - 1;
+	int32_t begin;
+	const int64_t n = part_layers(x, s.chunk, &begin);
+	if (s.work == FO_PP_WEIGHT)
+		return;
+	if (forward && part == 0 && u->embed)
+		use(w, EMBED, 0, s.mb);
+	for (int i = 0; head && i < u->head + u->head_back; i++)
+		use(w, x->m->tied ? EMBED : HEAD, 0, s.mb);
+	for (int64_t i = 0; i < n && u->layers; i++)
+		use(w, LAYER, forward ? begin + i : begin + n - 1 - i, s.mb);
+}
+
+static void stage_gathers(const struct mesh *x, const struct uses *u, struct gathered of[UNITS])
+{
+	struct used w = { .x = x, .of = of };
+	struct fo_pp_slot *slot = fo_xmalloc((size_t)fo_pp_slots_most(&x->shape) * sizeof *slot);
+	const int64_t slots = fo_pp_order(&x->shape, x->stage, slot);
+	for (int k = 0; k < UNITS; k++) {
+		const int64_t n = k == LAYER ? x->m->layers : 1;
+		w.unit[k] = fo_xmalloc((size_t)n * sizeof **w.unit);
+		for (int64_t i = 0; i < n; i++)
+			w.unit[k][i] = (struct use){ -1, -1, false };
+		of[k] = (struct gathered){ 0 };
+	}
+	for (int64_t i = 0; i < slots; i++)
+		use_slot(&w, u, slot[i]);
+	for (int k = 0; k < UNITS; k++)
+		free(w.unit[k]);
+	free(slot);
+}
+
 /* Weights on the wire; returns the bytes of copies that persist. */
 static int64_t weights(struct mesh *x)
 {
@@ -284,6 +390,8 @@ static int64_t weights(struct mesh *x)
 	int64_t kept = 0;
 	for (int unit = 0; unit < UNITS; unit++)
 		of[unit] = gathered_of(x, &u, (enum unit)unit);
+	if (staged(x) && x->pass->zero == FO_ZERO_WEIGHTS)
+		stage_gathers(x, &u, of);
 	for (int i = 0; i < x->n; i++) {
 		const struct tensor *t = &x->tensor[i];
 		if (!t->shared)
@@ -301,8 +409,8 @@ static int64_t weights(struct mesh *x)
 static int64_t repeated(const struct mesh *x, int64_t *first)
 {
 	const struct fo_passes *c = x->pass;
-	const bool some = c->recompute_layers && c->recompute_layers < x->layers;
-	*first = some ? c->recompute_layers : x->layers;
+	const bool some = c->recompute_layers && c->recompute_layers < x->m->layers;
+	*first = some ? layers_before(x, c->recompute_layers) : x->layers;
 	return some && c->recompute ? c->recompute_rest : 0;
 }
 
@@ -327,11 +435,12 @@ static void tensor_parallel(struct mesh *x)
 		return;
 	if (x->sequence)
 		receive(x, FO_GROUP_TP, FO_LANE_TP,
-			mb * (8 * layers + 2 * norms + out + 4) *
+			mb * (8 * layers + 2 * norms + out + 2 * x->first + 2 * x->last) *
 				(double)((x->tokens - x->own_tokens) * x->d * x->act));
 	else
-		all_reduce(x, FO_GROUP_TP, FO_LANE_TP, x->tokens * x->d, x->act, mb * (4 * layers + out + 2));
-	for (int last = 0; last < 2; last++) {
+		all_reduce(x, FO_GROUP_TP, FO_LANE_TP, x->tokens * x->d, x->act,
+			   mb * (4 * layers + out + x->first + x->last));
+	for (int last = 0; last < 2 && x->last; last++) {
 		const int64_t n = last ? x->tokens % chunk : chunk;
 		const double times = mb * (last ? n > 0 : (double)(x->tokens / chunk));
 		all_reduce(x, FO_GROUP_TP, FO_LANE_TP, n, 4, times);
@@ -363,6 +472,20 @@ static void context_parallel(struct mesh *x)
 	const int64_t qkv = exchanged(x, &q);
 	receive(x, FO_GROUP_CP, FO_LANE_CP,
 		mb * (2 * layers + again) * (double)((cp - 1) * x->tokens * (qkv + q) * x->act));
+}
+
+/* Activations and their gradients from other stages. */
+static void stages(struct mesh *x)
+{
+	const double bytes = (double)x->micro_batches * (double)(x->own_tokens * x->d * x->act);
+	for (int32_t c = 0; c < x->shape.chunks && staged(x); c++)
+		for (int forward = 0; forward < 2; forward++) {
+			const struct fo_pp_slot slot = { .chunk = (int16_t)c,
+							 .work = forward ? FO_PP_FORWARD : FO_PP_BACKWARD };
+			struct fo_pp_peer from;
+			if (fo_pp_needs(&x->shape, x->stage, slot, &from) && from.stage != x->stage)
+				receive(x, FO_GROUP_PP, forward ? FO_LANE_RECV_FORWARD : FO_LANE_RECV_BACKWARD, bytes);
+		}
 }
 
 /* ---- memory ---- */
@@ -521,6 +644,69 @@ static struct gradients gradients_of(const struct mesh *x)
 	return g;
 }
 
+/* Bytes that wait for backward over a stage's schedule. A micro-batch holds them from a chunk's forward to its
+ * backward; where weights' gradients come later, all that a layer's backward makes besides, at most, until then. */
+struct held {
+	int64_t low, high; /* most at a time */
+	int64_t last_low;  /* when the model's last part goes backward */
+};
+
+static int64_t chunk_kept(const struct mesh *x, int32_t chunk, int64_t rest, int64_t *layers)
+{
+	int32_t begin;
+	*layers = part_layers(x, chunk, &begin);
+	const bool some = x->pass->recompute_layers && x->pass->recompute_layers < x->m->layers;
+	const int64_t first = some ? fo_max(0, fo_min(x->pass->recompute_layers - begin, *layers)) : *layers;
+	return first * kept_of(x, x->pass->recompute) + (*layers - first) * kept_of(x, rest);
+}
+
+static struct held held_of(const struct mesh *x, int64_t rest)
+{
+	struct fo_pp_slot *slot = fo_xmalloc((size_t)fo_pp_slots_most(&x->shape) * sizeof *slot);
+	const int64_t slots = fo_pp_order(&x->shape, x->stage, slot);
+	struct held h = { 0 };
+	int64_t low = 0, high = 0;
+	for (int64_t i = 0; i < slots; i++) {
+		const bool last = fo_pp_position(&x->shape, x->stage, slot[i].chunk) == fo_pp_parts(&x->shape) - 1;
+		int64_t layers;
+		const int64_t kept = chunk_kept(x, slot[i].chunk, rest, &layers), more = layers * passing(x) - kept;
+		if (slot[i].work == FO_PP_FORWARD) {
+			low += kept, high += kept;
+		} else if (slot[i].work == FO_PP_WEIGHT) {
+			high -= kept + more;
+		} else {
+			h.last_low = last ? fo_max(h.last_low, low) : h.last_low;
+			low -= kept, high += slot[i].work == FO_PP_INPUT ? more : -kept;
+		}
+		h.low = fo_max(h.low, low);
+		h.high = fo_max(h.high, high);
+	}
+	free(slot);
+	return h;
+}
+
+/* Beside what waits: messages of each part and micro-batch in flight, on their way or ahead of their use. */
+static void stage_arena(const struct mesh *x, int64_t rest, struct fo_mesh_memory *o)
+{
+	const struct gradients g = gradients_of(x);
+	const struct held h = held_of(x, rest);
+	const int64_t logits = (chunks_loss(x) ? x->pass->fuse_loss : x->tokens) * x->v * x->act,
+		      batch = x->micro_batches * 8 * 4 * x->tokens * x->size[FO_GROUP_CP] + 64 * ALIGN,
+		      head = logits + 4 * (x->own_tokens + x->tokens) * x->d * x->act + 8 * x->tokens * x->state,
+		      message = padded(x->own_tokens, x->d, x->act);
+	int64_t head_copies;
+	const bool accumulates = x->micro_batches > 1 && !g.by_layer, ends = x->m->tied && !(x->first && x->last);
+	const int64_t gathered = copies(x, &head_copies);
+	const int64_t vocabulary = x->first || x->last ? words(x) : 0;
+	const int64_t whole = accumulates ? 0 : 2 * gradients(x, false, true) + vocabulary;
+	o->gradients = g.most;
+	o->arena_low = fo_max(h.low, x->last ? h.last_low + logits : 0);
+	o->arena_low = fo_max(o->arena_low, g.end);
+	o->arena_high = h.high + g.most + whole + (ends ? vocabulary : 0) + gathered + batch;
+	o->arena_high += 4 * message * x->shape.chunks * fo_min(x->micro_batches, 2 * x->shape.stages);
+	o->arena_high += fo_max(passing(x), x->last ? head : 0) * (1 + (x->pass->wgrad_lane != 0));
+}
+
 static void arena(const struct mesh *x, struct fo_mesh_memory *o)
 {
 	int64_t first;
@@ -533,13 +719,17 @@ static void arena(const struct mesh *x, struct fo_mesh_memory *o)
 	int64_t head_copies;
 	const int64_t gathered = copies(x, &head_copies);
 	o->kept = first * kept_of(x, x->pass->recompute) + (x->layers - first) * kept_of(x, rest);
+	if (staged(x)) {
+		stage_arena(x, rest, o);
+		return;
+	}
 	o->gradients = g.most;
 	o->arena_low = o->kept + logits + g.before + head_copies + (chunks_loss(x) && !g.before ? words(x) : 0);
 	o->arena_low = fo_max(o->arena_low, g.end);
 	/* Whole gradients of two layers and of the head, where all gradients are not counted already. */
 	const int64_t whole = several && !g.by_layer ? 0 : 2 * layer + words(x);
 	o->arena_high = (several ? o->kept + g.most : fo_max(o->kept, g.most)) + whole + gathered + batch +
-			fo_max(passing(x) * (1 + (x->pass->wgrad_lane != 0)), head);
+			fo_max(passing(x), head) * (1 + (x->pass->wgrad_lane != 0));
 }
 
 static void persistent(const struct mesh *x, int64_t kept_copies, struct fo_mesh_memory *o)
@@ -584,8 +774,19 @@ static void begin(struct mesh *x, const struct fo_model *m, const struct fo_lowe
 	x->v = fo_mesh_part(m->vocab, x->place[FO_GROUP_TP], tp, &from);
 	x->state = run->precision == FO_PRECISION_F64 ? 8 : 4;
 	x->act = x->weight = run->precision == FO_PRECISION_BF16 ? 2 : x->state;
-	x->layers = m->layers;
 	x->micro_batches = run->micro_batches;
+	x->stage = fo_mesh_stage(&mesh);
+	x->shape = fo_mesh_pp(&mesh) > 1 ? fo_lowering_pipeline(run)
+					 : (struct fo_pp_shape){ .stages = 1, .micro_batches = 1, .chunks = 1 };
+	x->layers = staged(x) ? 0 : m->layers;
+	x->first = x->last = !staged(x);
+	for (int32_t c = 0; c < x->shape.chunks && staged(x); c++) {
+		const int32_t part = fo_pp_position(&x->shape, x->stage, c);
+		int32_t first;
+		x->layers += part_layers(x, c, &first);
+		x->first |= part == 0;
+		x->last |= part == fo_pp_parts(&x->shape) - 1;
+	}
 	add_tensors(x);
 }
 
@@ -596,11 +797,9 @@ static fo_status known(const struct fo_lowering *run)
 		return fo_fail(FO_EUNSUPPORTED, "the cost of a mesh with fp8 is not known without its program");
 	if (c->offload)
 		return fo_fail(FO_EUNSUPPORTED, "the cost of a mesh with offload is not known without its program");
-	if (fo_mesh_pp(&run->mesh) > 1)
-		return fo_fail(FO_EUNSUPPORTED, "the cost of a mesh with stages is not known without its program");
 	if (run->mode != FO_MODE_TRAIN)
 		return fo_fail(FO_EUNSUPPORTED, "the cost of a mesh is that of a training step");
-	if ((fo_mesh_ranks(&run->mesh) > 1 && !c->ddp) || (fo_mesh_tp(&run->mesh) > 1 && !c->tp) ||
+	if ((fo_mesh_ranks(&run->mesh) > fo_mesh_pp(&run->mesh) && !c->ddp) || (fo_mesh_tp(&run->mesh) > 1 && !c->tp) ||
 	    (fo_mesh_cp(&run->mesh) > 1 && !c->cp))
 		return fo_fail(FO_EUNSUPPORTED, "ranks of a mesh need the passes ddp, tp and cp");
 	return FO_OK;
@@ -610,9 +809,15 @@ fo_status fo_mesh_cost(const struct fo_model *m, const struct fo_lowering *run, 
 		       struct fo_mesh_memory *memory)
 {
 	struct mesh x;
+	struct fo_lowering own;
 	*wire = (struct fo_mesh_wire){ .all = 0 };
 	*memory = (struct fo_mesh_memory){ .persistent = 0 };
 	FO_TRY(known(run));
+	if (run->stages.repeats) { /* the own stage's choice */
+		own = *run;
+		fo_lowering_repeat(&own, m->layers);
+		run = &own;
+	}
 	begin(&x, m, run, wire);
 	for (int i = 0; i < x.n; i++)
 		gradient(&x, &x.tensor[i]);
@@ -620,6 +825,7 @@ fo_status fo_mesh_cost(const struct fo_model *m, const struct fo_lowering *run, 
 	persistent(&x, weights(&x), memory);
 	tensor_parallel(&x);
 	context_parallel(&x);
+	stages(&x);
 	arena(&x, memory);
 	return FO_OK;
 }

@@ -1,6 +1,7 @@
 /* What a mesh of ranks costs, from a model and a run alone: no program is made. For planners, which try many meshes.
  *
- * Bytes on the wire and bytes that persist are those of the program that passes make, to the byte. Of the arena, whose
+ * Bytes on the wire and bytes that persist are those of the program that passes make, to the byte, of any stage of a
+ * pipeline, too. Of the arena, whose
  * plan is a search, two bounds are known. */
 #ifndef FO_PROGRAM_MESH_COST_H
 #define FO_PROGRAM_MESH_COST_H
@@ -33,7 +34,7 @@ struct fo_mesh_memory {
 	int64_t arena_low, arena_high;
 };
 /* The plan of an arena leaves holes where no range fits, so it may take more than arena_high: of 2,000 random meshes of
- * small models it did in 58, by 1.665 times at most (tests/step/test_mesh_cost.c holds it to this). Large models'
+ * small models it did in 30 to 60, by 1.665 times at most (tests/step/test_mesh_cost.c holds it to this). Large models'
  * layers are alike, and leave few holes: an arena took 1.02 to 1.06 times what lives in it for four meshes of an 8B
  * (2026-11-28). */
 #define FO_MESH_HOLES 1.75

@@ -3,6 +3,9 @@
 
 #include "base/str.h"
 
+#include <math.h>
+#include <string.h>
+
 static void cell(struct fo_str *out, const char *text)
 {
 	fo_str_puts(out, "\"");
@@ -21,8 +24,32 @@ static void figure(struct fo_str *out, double v, const char *end)
 	fo_str_puts(out, end);
 }
 
+static void machine_rows(const struct fo_score_table *t, struct fo_str *out)
+{
+	fo_str_puts(out, "line,measured_s,predicted_s,error,ranks,group,run,options,profile,not_predicted_because\n");
+	for (int i = 0; i < t->rows; i++) {
+		const struct fo_score_row *r = &t->row[i];
+		const char *why = r->out ? r->out : r->refused;
+		fo_str_printf(out, "%d,", r->line);
+		figure(out, 1 / r->tokens_s, ",");
+		figure(out, r->covered ? 1 / r->predicted : NAN, ",");
+		figure(out, r->covered ? r->tokens_s / r->predicted - 1 : NAN, ",");
+		figure(out, r->ranks, ",");
+		cell(out, r->group);
+		cell(out, r->model);
+		cell(out, r->options);
+		cell(out, r->profile);
+		cell(out, why ? why : "");
+		out->data[out->len - 1] = '\n';
+	}
+}
+
 void fo_score_rows_csv(const struct fo_score_table *t, struct fo_str *out)
 {
+	if (!strcmp(t->layout, "machine")) {
+		machine_rows(t, out);
+		return;
+	}
 	fo_str_puts(out,
 		    "line,measured_tokens_s,predicted_tokens_s,error,low,high,publisher_unseen_tokens_s,"
 		    "publisher_unseen_half_width,constant_mfu_tokens_s,measured_gib,predicted_gib,group,model,gpu,gpus,"

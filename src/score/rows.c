@@ -356,7 +356,7 @@ static void scope(struct reader *r)
 	else if (fo_score_has(x->gpu, "TPU|Gaudi|Trainium"))
 		x->out = "not a GPU";
 	else if (!(x->tokens_s > 0) || !isfinite(x->tokens_s))
-		x->out = "no tokens/s and no step time";
+		x->out = "no tokens/s and no step time above 0";
 	x->scope = !x->out;
 }
 
@@ -406,6 +406,50 @@ static void gradients(struct reader *r)
 		j->kept_gradient = fo_score_has(r->row->precision, "fp32 grad") ? 6 : 2;
 }
 
+/* What a cell says that cannot be, in one sentence; NULL. */
+static const char *impossible(struct reader *r)
+{
+	static const struct {
+		const char *name;
+		double low, high;
+		bool whole;
+	} of[] = { { "gpus", 1, 1e7, true },
+		   { "seq_len", 1, 1e8, true },
+		   { "tp", 0, 1e6, true }, /* 0: off */
+		   { "cp", 0, 1e6, true },
+		   { "pp", 0, 1e6, true },
+		   { "vp", 0, 1e4, true },
+		   { "ep", 0, 1e6, true },
+		   { "micro_batch", 0, 1e6, false },
+		   { "global_batch_seqs", 1e-3, 1e9, false },
+		   { "gpus_per_node", 0, 1e5, true },
+		   { "layers", 0, 1e5, true },
+		   { "hidden", 0, 1e7, true },
+		   { "step_time_s", 1e-9, 1e9, false },
+		   { "tokens_per_s_total", 1e-6, 1e15, false },
+		   { "tokens_per_s_per_gpu", 1e-6, 1e9, false },
+		   { "derived_tokens_per_s_per_gpu", 1e-6, 1e9, false } };
+	struct fo_arena *a = &r->t->arena;
+	char shown[40];
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+		const char *s = fo_str_visible(shown, sizeof shown, text(r, of[i].name));
+		double v = number(r, of[i].name);
+		if (i < 2 && fo_score_missing(text(r, of[i].name)))
+			return fo_arena_printf(a, "its %s is not stated", of[i].name);
+		if (i < 2 && isnan(v))
+			return fo_arena_printf(a, "%s '%s' is no number", of[i].name, s);
+		if (v < of[i].low || v > of[i].high)
+			return fo_arena_printf(a, "%s '%s' is out of range", of[i].name, s);
+		if (of[i].whole && v > floor(v))
+			return fo_arena_printf(a, "%s '%s' is no whole number", of[i].name, s);
+	}
+	const struct fo_predict_layout *l = &r->row->layout;
+	double ranks = fmax(l->tp, 1) * fmax(l->cp, 1) * fmax(l->pp, 1);
+	if (ranks > l->devices || fmod(l->devices, ranks) > 0)
+		return fo_arena_printf(a, "%g GPUs do not divide by tp x cp x pp = %g", l->devices, ranks);
+	return NULL;
+}
+
 static void published(struct reader *r)
 {
 	struct fo_score_row *x = r->row;
@@ -433,6 +477,9 @@ static void published(struct reader *r)
 	recompute(r);
 	measured(r);
 	scope(r);
+	const char *not = x->out ? NULL : impossible(r);
+	if (not )
+		x->out = not, x->scope = false;
 }
 
 /* Chunks that other rows of the same recipe state; states that cannot fit whole are sharded; FSDP stacks whose
@@ -489,6 +536,26 @@ static void fit_memory(struct fo_score_table *t, struct fo_score_row *x)
 
 /* ---- tables ---- */
 
+/* A run on this machine; flatout predict says what it takes. */
+static void own_run(struct reader *r)
+{
+	struct fo_score_row *x = r->row;
+	struct fo_arena *a = &r->t->arena;
+	double seconds = number(r, "step_seconds");
+	const char *mesh = text(r, "mesh"), *group = text(r, "group");
+	x->options = fo_arena_strdup(a, text(r, "options"));
+	x->profile = fo_arena_strdup(a, text(r, "profile"));
+	x->ranks = or_else(number(r, "ranks"), 1);
+	x->group = fo_arena_strdup(a, *group ? group : "here");
+	x->model = fo_arena_strdup(a, *mesh ? mesh : "run");
+	x->family = x->gpu = x->framework = x->precision = x->inferred = "";
+	x->bytes = x->memory = NAN;
+	x->tokens_s = 1 / seconds; /* steps */
+	if (!(seconds > 0))
+		x->out = "no step time";
+	x->scope = !x->out;
+}
+
 static const char *joined(struct reader *r)
 {
 	char *out = fo_arena_strdup(&r->t->arena, "");
@@ -512,6 +579,10 @@ static fo_status layout_of(struct fo_arena *a, struct fo_csv *csv, const char *w
 				 *const simumax[4] = { "case", "real_ms", "real_alloc_gib", NULL },
 				 *const published[4] = { "model", "gpu", "gpus", "seq_len" };
 	const char *missing;
+	static const char *const machine[4] = { "options", "profile", "step_seconds", NULL };
+	*out = "machine";
+	if (has_all(csv, machine, &missing))
+		return FO_OK;
 	*out = "vtrain";
 	if (has_all(csv, vtrain, &missing))
 		return FO_OK;
@@ -546,11 +617,15 @@ fo_status fo_score_read_text(const char *bytes, size_t len, const char *where, c
 		r.row->line = r.at->line;
 		if (!strcmp(t->layout, "published"))
 			published(&r);
+		else if (!strcmp(t->layout, "machine"))
+			own_run(&r);
 		else
 			fo_score_foreign(t, &r.csv, r.at, c, r.row);
 		if (!strcmp(t->layout, "published"))
 			r.row->inferred = joined(&r);
 	}
+	if (!strcmp(t->layout, "machine"))
+		return FO_OK;
 	for (int i = 0; i < t->rows; i++)
 		chunks(t, &t->row[i]);
 	for (int i = 0; i < t->rows; i++)

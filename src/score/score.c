@@ -56,8 +56,10 @@ static bool add(struct scoring *s, struct fo_score_row *r, struct fo_predict_bas
 	return true;
 }
 
-/* Shapes of experts are known by their names alone, and their software changes from month to month. */
+/* Shapes of experts are known by their names alone, and their software changes from month to month; the layers of
+ * hybrids that keep a state are guesses, and must not move their publisher's factor. */
 #define MOE_WEIGHT 0.8
+#define HYBRID_WEIGHT 0.2
 /* Large tables must not outvote small ones. */
 static void weigh(struct scoring *s)
 {
@@ -65,7 +67,9 @@ static void weigh(struct scoring *s)
 	for (int i = 0; i < s->all; i++)
 		of[s->c[i].group]++;
 	for (int i = 0; i < s->all; i++)
-		s->c[i].weight = sqrt(fmin(fmax(60. / of[s->c[i].group], .4), 2)) * (s->c[i].work.moe ? MOE_WEIGHT : 1);
+		s->c[i].weight = sqrt(fmin(fmax(60. / of[s->c[i].group], .4), 2)) *
+				 (s->c[i].work.moe ? MOE_WEIGHT : 1) *
+				 (s->row[i]->job.model.score_share > 0 ? HYBRID_WEIGHT : 1);
 }
 
 static void gather(struct scoring *s, struct fo_score_table *facts)
@@ -166,7 +170,7 @@ static double quantile(struct weighted *w, int n, double share)
 /* Runs on the same kind of device, and of the same kind of framework, tell more. */
 #define SAME_DEVICES 3
 #define SAME_HABITS 2
-/* No other publisher ran such a framework: its habits are a guess. */
+/* No other publisher ran such a framework, or such a kind of device: its constants are a guess. */
 #define ALONE 1.3
 
 /* Mixtures of experts and hybrids are no measure of dense models, nor those of them. */
@@ -203,10 +207,13 @@ static void widths(struct scoring *s)
 				w[n++] = (struct weighted){ fabs(s->error[k]), 1 };
 		double least = STRANGER_AT_LEAST * quantile(w, n, .8);
 		wide = wide >= least ? wide : least;
-		bool alone = true;
-		for (k = 0; k < s->all; k++)
-			alone = alone && (s->c[k].group == s->c[i].group || s->c[k].work.habits != s->c[i].work.habits);
-		wide *= alone ? ALONE : 1;
+		bool habits = true, devices = true;
+		for (k = 0; k < s->all; k++) {
+			bool own = s->c[k].group == s->c[i].group;
+			habits = habits && (own || s->c[k].work.habits != s->c[i].work.habits);
+			devices = devices && (own || s->row[k]->job.machine.family != s->row[i]->job.machine.family);
+		}
+		wide *= (habits ? ALONE : 1) * (devices ? ALONE : 1);
 		int models = mate_models(s, i);
 		double mixed = models ? hypot(known, wide / pow(models, 1.5)) : wide;
 		s->row[i]->half_width = mixed < wide ? mixed : wide;
@@ -381,6 +388,8 @@ static int by_rows(const void *a, const void *b)
 
 static fo_status none_left(const struct fo_score_table *t)
 {
+	if (!t->rows)
+		return fo_fail(FO_EARG, "the table has a header, but no row of a run");
 	for (int i = 0; i < t->rows; i++) {
 		const char *why = t->row[i].out ? t->row[i].out : t->row[i].refused;
 		if (why)
@@ -440,4 +449,54 @@ fo_status fo_score_of(struct fo_score_table *t, struct fo_score_table *facts, co
 	bool none = s->own == 0;
 	free(s->strange), free(s->error), free(s->family), free(s->row), free(s->c), free(s);
 	return none ? none_left(t) : FO_OK;
+}
+
+/* ---- this machine's runs ---- */
+
+static void sum_own(const struct fo_score_table *t, const char *group, struct fo_score_sum *o)
+{
+	struct weighted *w = fo_xmalloc((size_t)(t->rows + 1) * sizeof *w);
+	int n = 0;
+	*o = (struct fo_score_sum){ .name = group ? group : "overall",
+				    .guess = NAN,
+				    .inside = NAN,
+				    .width = NAN,
+				    .rank = NAN,
+				    .regret = NAN,
+				    .regret_random = NAN,
+				    .stranger_mean = NAN,
+				    .stranger_median = NAN,
+				    .stranger_inside = NAN,
+				    .stranger_width = NAN,
+				    .memory = NAN,
+				    .memory_median = NAN,
+				    .memory_pooled = NAN };
+	for (int i = 0; i < t->rows; i++) {
+		const struct fo_score_row *r = &t->row[i];
+		if (!r->scope || (group && strcmp(group, r->group)))
+			continue;
+		o->rows++;
+		if (!r->covered)
+			continue;
+		double e = r->tokens_s / r->predicted - 1; /* of seconds */
+		w[n++] = (struct weighted){ fabs(e), 1 };
+		o->mean += fabs(e), o->bias += e;
+	}
+	o->covered = n;
+	o->mean /= n, o->bias /= n;
+	o->median = quantile(w, n, .5), o->p90 = quantile(w, n, .9);
+	free(w);
+}
+
+fo_status fo_score_machine(struct fo_score_table *t, struct fo_score *out)
+{
+	const char *group[FO_SCORE_GROUPS];
+	*out = (struct fo_score){ 0 };
+	for (int i = 0; i < t->rows; i++)
+		if (t->row[i].scope)
+			index_of(group, &out->groups, FO_SCORE_GROUPS, t->row[i].group);
+	sum_own(t, NULL, &out->overall);
+	for (int i = 0; i < out->groups; i++)
+		sum_own(t, group[i], &out->group[i]);
+	return out->overall.covered ? FO_OK : none_left(t);
 }

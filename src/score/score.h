@@ -11,6 +11,10 @@
 /* One published run, as predict.h wants it. Texts live in the table's arena. */
 struct fo_score_row {
 	int line;
+	/* Of a run on this machine: options of `flatout predict`, its profile (relative to the table), ranks; else
+	 * NULL, NAN. */
+	const char *options, *profile;
+	double ranks;
 	const char *group, *model, *family, *gpu, *framework, *precision;
 	bool scope;          /* to be predicted and counted */
 	const char *out;     /* why not; NULL */
@@ -32,7 +36,7 @@ struct fo_score_row {
 };
 struct fo_score_table {
 	struct fo_arena arena;
-	const char *layout; /* "published", "vtrain", "simumax" */
+	const char *layout; /* "published", "vtrain", "simumax", "machine" */
 	struct fo_score_row *row;
 	int rows;
 };
@@ -73,6 +77,8 @@ struct fo_score {
  * once. Deterministic. FO_ENOMEM; FO_EARG when no row is in scope. */
 FO_CHECKED fo_status fo_score_of(struct fo_score_table *t, struct fo_score_table *facts,
 				 const struct fo_score_options *o, struct fo_score *out);
+/* The sums of a table of this machine's runs, whose rows have been predicted. FO_EARG when none has. */
+FO_CHECKED fo_status fo_score_machine(struct fo_score_table *t, struct fo_score *out);
 /* One line a row: what was measured, predicted, inferred. */
 void fo_score_rows_csv(const struct fo_score_table *t, struct fo_str *out);
 

@@ -50,6 +50,17 @@ awk -v step="$step" -F': ' '/"predicted_seconds"/ { gsub(",", ""); sum += $2 } E
 run 0 predict $tiny --profile=two.json --json
 cp out two
 awk -v a="$step" -v b="$(number step_seconds two)" 'BEGIN { exit !(b / a > 1.999 && b / a < 2.001) }' || wrong "half the speed: $step s, then $(number step_seconds two) s"
+# A table of this machine's runs is scored with the same figure; what cannot be predicted says why.
+mkdir table && cp one.json table/
+printf 'group,ranks,mesh,options,profile,step_seconds\nhere,1,1x1,%s,one.json,%s\nhere,1,1x1,--nope=1,one.json,1\nhere,1,none,%s,absent.json,1\n' \
+	"$tiny" "$step" "$tiny" >table/runs.csv
+run 0 score table/runs.csv --json
+awk -F': ' '/"mean_abs_error"/ { gsub(",", ""); exit !($2 < 1e-5) }' out || wrong "a run as predicted is not scored as exact: $(cat out)"
+run 0 score table/runs.csv
+says "2 of 3 rows were left out" "unknown option '--nope'" "absent.json"
+run 0 score table/runs.csv --machine two.json --out=rows.csv
+grep -q '^2,.*,"here","1x1",' rows.csv || wrong "rows.csv lacks the run: $(cat rows.csv)"
+says "here .*1x1 .*+100.0"
 # The memory is what flatout program plans.
 run 0 program $tiny --json
 [ "$(number arena_bytes out)" = "$(number arena_bytes one)" ] || wrong "another arena than flatout program's"

@@ -365,27 +365,6 @@ static struct fo_passes draw_passes(const struct task *t, enum fo_numerics preci
 	return p;
 }
 
-/* Half of all pipelines have parts of any number of layers, a third of them stages that each repeat something else. */
-static void draw_parts(struct fo_lowering *low, int64_t layers)
-{
-	const struct fo_pp_shape shape = fo_lowering_pipeline(low);
-	const int64_t parts = low->mesh.pp > 1 ? fo_pp_parts(&shape) : 0;
-	low->stages.parts = low->stages.repeats = 0;
-	for (int32_t k = parts && choices_draw(3) == 0 ? low->mesh.pp : 0; k > low->stages.repeats;) {
-		const int64_t first = choices_draw(FO_RECOMPUTE_FULL + 1);
-		low->stages.repeat[low->stages.repeats++] = (struct fo_stage_repeat){
-			(uint8_t)first, (uint8_t)(first & choices_draw(FO_RECOMPUTE_FULL + 1)), (int16_t)choices_draw(4)
-		};
-	}
-	if (parts > layers || !parts || choices_draw(2))
-		return;
-	low->stages.parts = (int32_t)parts;
-	for (int64_t i = 0; i < parts; i++)
-		low->stages.layers[i] = 1;
-	for (int64_t i = parts; i < layers; i++)
-		low->stages.layers[choices_draw(parts)]++;
-}
-
 static bool is_legal(const struct ranks_job *j)
 {
 	struct fo_program p;
@@ -589,7 +568,7 @@ static void run_case(const struct task *t, int number)
 	do {
 		j = job_of(&t->m, &b, mesh, draw_passes(t, precision, &mesh));
 		j.low.precision = precision;
-		draw_parts(&j.low, t->m.layers);
+		choices_parts(&j.low, t->m.layers);
 	} while (!is_legal(&j));
 	j.order = choices_draw(12) ? choices_seed + choices_draws : 0;
 	if (!j.order && choices_draw(2))

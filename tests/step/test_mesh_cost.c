@@ -1,5 +1,6 @@
 /* What a mesh costs in closed form (program/mesh_cost.h) against the programs that passes make: random models, meshes
- * of up to 512 ranks, passes and ranks in them. Legality is alike, with the same words; bytes on the wire, by group and
+ * of up to 512 ranks, pipelines, passes and ranks in them. FLATOUT_MESH_CASES asks for another number of cases,
+ * FLATOUT_RANK_SEED for others. Legality is alike, with the same words; bytes on the wire, by group and
  * lane, and bytes that persist are equal; what lives in the arena lies between the bounds. That transports carry what
  * programs say is test_data_parallel.c's affair. */
 #include "base/clock.h"
@@ -80,12 +81,20 @@ static void draw(struct drawn *x)
 		mesh->cp = axis[choices_draw(9)];
 		mesh->shard = axis[choices_draw(9)] * axis[choices_draw(4)];
 		mesh->replicate = axis[choices_draw(9)];
+		mesh->pp = choices_draw(3) ? 1 : (int32_t)(2 + choices_draw(4));
 	} while (fo_mesh_ranks(mesh) > 512);
 	mesh->rank = (int32_t)choices_draw(fo_mesh_ranks(mesh));
 	draw_passes(&x->low.pass, x);
-	int n = snprintf(x->label, sizeof x->label, "rank %d of %d x %d x %d x %d, %d micro-batches of %d x %d, ",
-			 mesh->rank, mesh->replicate, mesh->shard, mesh->cp, mesh->tp, (int)x->low.micro_batches,
-			 (int)x->low.rows, (int)x->low.seq);
+	if (mesh->pp > 1) {
+		x->low.pass.pp = 1 + choices_draw(FO_PP_KINDS_COUNT);
+		x->low.pass.pp_chunks = x->low.pass.pp == 1 + FO_PP_INTERLEAVED ? 2 * choices_draw(3) : 0;
+		x->low.micro_batches += choices_draw(3) * mesh->pp;
+		choices_parts(&x->low, x->m.layers);
+	}
+	int n = snprintf(x->label, sizeof x->label,
+			 "rank %d of %d x %d x %d x %d x %d, pp %d x %d, %d micro-batches of %d x %d, ", mesh->rank,
+			 mesh->pp, mesh->replicate, mesh->shard, mesh->cp, mesh->tp, (int)x->low.pass.pp,
+			 (int)x->low.pass.pp_chunks, (int)x->low.micro_batches, (int)x->low.rows, (int)x->low.seq);
 	choices_describe(x->label + n, sizeof x->label - (size_t)n, &x->m, &x->low);
 }
 
@@ -127,6 +136,12 @@ enum {
 	CHUNKS,
 	REST,
 	TIED,
+	STAGES,
+	LOOPED,
+	SPLIT,
+	BOTH_ENDS,
+	STAGES_SHARE,
+	UNLIKE,
 	KINDS
 };
 static int seen[KINDS];
@@ -149,6 +164,12 @@ static void see(const struct drawn *x)
 		[CHUNKS] = c->tp && c->fuse_loss > 0,
 		[REST] = c->recompute && c->recompute_layers && c->recompute_rest,
 		[TIED] = c->zero == FO_ZERO_WEIGHTS && x->m.tied,
+		[STAGES] = x->low.mesh.pp > 1,
+		[LOOPED] = x->low.mesh.pp > 1 && c->pp == 1 + FO_PP_INTERLEAVED,
+		[SPLIT] = x->low.mesh.pp > 1 && fo_pp_splits((enum fo_pp_kind)(c->pp - 1)),
+		[BOTH_ENDS] = x->low.mesh.pp > 1 && x->m.tied,
+		[STAGES_SHARE] = x->low.mesh.pp > 1 && c->zero == FO_ZERO_WEIGHTS,
+		[UNLIKE] = x->low.stages.parts || x->low.stages.repeats,
 	};
 	for (int i = 0; i < KINDS; i++)
 		seen[i] += is[i];
@@ -190,7 +211,10 @@ static void test_random_meshes(void **state)
 {
 	(void)state;
 	int legal = 0, refused = 0;
-	const int cases = getenv("FLATOUT_SANITIZED") ? CASES / 10 : CASES; /* sanitizers look for other things */
+	const char *asked = getenv("FLATOUT_MESH_CASES"), *seed = getenv("FLATOUT_RANK_SEED");
+	const int usual = getenv("FLATOUT_SANITIZED") ? CASES / 10 : CASES; /* sanitizers look for other things */
+	const int cases = asked ? atoi(asked) : usual;
+	choices_seed = seed ? strtoull(seed, NULL, 10) : choices_seed;
 	while (legal < cases) {
 		struct drawn x;
 		struct fo_program p;

@@ -100,6 +100,26 @@ void choices_fp8(struct fo_passes *p, const struct fo_model *m)
 	p->fp8_fuse = p->fp8 == FO_FP8_DELAYED && choices_draw(2);
 }
 
+void choices_parts(struct fo_lowering *low, int64_t layers)
+{
+	const struct fo_pp_shape shape = fo_lowering_pipeline(low);
+	const int64_t parts = low->mesh.pp > 1 ? fo_pp_parts(&shape) : 0;
+	low->stages.parts = low->stages.repeats = 0;
+	for (int32_t k = parts && choices_draw(3) == 0 ? low->mesh.pp : 0; k > low->stages.repeats;) {
+		const int64_t first = choices_draw(FO_RECOMPUTE_FULL + 1);
+		low->stages.repeat[low->stages.repeats++] = (struct fo_stage_repeat){
+			(uint8_t)first, (uint8_t)(first & choices_draw(FO_RECOMPUTE_FULL + 1)), (int16_t)choices_draw(4)
+		};
+	}
+	if (parts > layers || !parts || choices_draw(2))
+		return;
+	low->stages.parts = (int32_t)parts;
+	for (int64_t i = 0; i < parts; i++)
+		low->stages.layers[i] = 1;
+	for (int64_t i = parts; i < layers; i++)
+		low->stages.layers[choices_draw(parts)]++;
+}
+
 void choices_describe(char *text, size_t size, const struct fo_model *m, const struct fo_lowering *low)
 {
 	int n = snprintf(text, size, "%s, layers %d hidden %d heads %d/%d ffn %d%s%s%s%s%s",

@@ -21,6 +21,8 @@ struct fo_passes choices_passes(const struct fo_model *m);
 void choices_zero(struct fo_passes *p, int64_t shards);
 /* A recipe of fp8, or none, with its settings: perhaps not legal with what shard groups share, or in fp64. */
 void choices_fp8(struct fo_passes *p, const struct fo_model *m);
+/* Half of all pipelines have parts of any number of layers, a third of them stages that each repeat something else. */
+void choices_parts(struct fo_lowering *low, int64_t layers);
 /* "fp64, layers 2 hidden 16 ..., fuse-loss=5" */
 void choices_describe(char *text, size_t size, const struct fo_model *m, const struct fo_lowering *low);
 

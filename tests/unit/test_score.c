@@ -29,14 +29,11 @@ static int unload(void **state)
 static void test_own(void **state)
 {
 	(void)state;
-	static struct fo_score s, again;
-	struct fo_score_table t, u;
+	static struct fo_score s;
+	struct fo_score_table t;
 	struct fo_score_options o = { .fit = true };
 	assert_int_equal(fo_score_read_own(&catalogue, &t), FO_OK);
-	assert_int_equal(fo_score_read_own(&catalogue, &u), FO_OK);
 	assert_int_equal(fo_score_of(&t, NULL, &o, &s), FO_OK);
-	assert_int_equal(fo_score_of(&u, NULL, &o, &again), FO_OK);
-	assert_memory_equal(s.x, again.x, sizeof s.x); /* the same whenever it is run */
 	assert_true(s.overall.covered >= .9 * s.overall.rows && s.overall.rows > 600);
 	assert_true(s.overall.mean < .06 && s.overall.median < .042);
 	assert_true(s.overall.inside > .72 && s.overall.inside < .88 && s.overall.width < .10);
@@ -53,7 +50,6 @@ static void test_own(void **state)
 			fail_msg("%s: %g built in, %g fitted: copy flatout score --constants", c->id, c->value, s.x[i]);
 	}
 	fo_score_fini(&t);
-	fo_score_fini(&u);
 }
 
 static fo_status read(const char *text, struct fo_score_table *t)
@@ -91,13 +87,13 @@ static void test_inferred(void **state)
 	fo_score_fini(&t);
 }
 
-/* Other headings, spellings and separators than ours: the same prediction. */
+/* Other headings, spellings and separators than ours: the same fit, the same prediction. */
 static void test_spellings(void **state)
 {
 	(void)state;
 	static struct fo_score s;
 	struct fo_score_table t;
-	struct fo_score_options o = { .fit = false };
+	struct fo_score_options o = { .fit = true };
 	assert_int_equal(read("source_group,model,gpu,gpus,seq_len,precision,tp,global_batch_seqs,"
 			      "tokens_per_s_per_gpu,framework\n"
 			      "a,Llama-3.1-8B,H100,8,8192,fp8,1,1280,14000,nemo\n"

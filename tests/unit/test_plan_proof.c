@@ -1,0 +1,289 @@
+/* What a search returns, in random cases: Flatout's divisions lower by the settings that are printed, verify and plan
+ * their memory; all simulate to their closed form; none of all legal divisions is faster; and more memory, faster links
+ * and more devices are never worse. That fo_plan_each misses nothing is test_plan.c's affair.
+ * FLATOUT_PLAN_CASES asks for another number of cases, FLATOUT_RANK_SEED for others. */
+#include "base/opt.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "hw/catalogue.h"
+#include "pass/pass.h"
+#include "plan/plan.h"
+#include "plan/settings.h"
+#include "plan/timeline.h"
+#include "program/mesh_cost.h"
+#include "program/run.h"
+#include "support/must.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static struct fo_catalogue catalogue;
+static uint64_t seed = 1, drawn;
+static uint64_t draw(uint64_t n) { return fo_rng_u64(seed, drawn++) % n; }
+
+static int asked(int usual)
+{
+	const char *n = getenv("FLATOUT_PLAN_CASES"), *s = getenv("FLATOUT_RANK_SEED");
+	if (s)
+		seed = strtoull(s, NULL, 10);
+	return n ? atoi(n) : usual;
+}
+
+static void ask(struct fo_plan_asked *a, struct fo_model *m, const char *framework, const char *model, double devices)
+{
+	static const char *const names[] = { "a100", "h100", "h200", "b200" };
+	const struct fo_device *d;
+	struct fo_predict_job job = { .style = fo_predict_style_of(framework),
+				      .type = FO_PREDICT_BF16,
+				      .seq = 1024 << draw(4) };
+	must(fo_model_load(model, m));
+	must(fo_catalogue_find(&catalogue, names[draw(4)], &d));
+	must(fo_predict_machine_of(d, &job.machine));
+	job.machine.per_node = draw(2) ? 8 : 4;
+	fo_predict_model_of(m, &job.model);
+	*a = (struct fo_plan_asked){ .framework = fo_plan_framework_of(framework),
+				     .devices = devices,
+				     .global_batch = devices * (double)(1 + draw(4)),
+				     .fixed = FO_PLAN_FREE };
+	assert_null(fo_predict_prepare(&job, &a->base));
+}
+
+static double simulated(const struct fo_plan_point *p)
+{
+	struct fo_plan_timeline t;
+	must(fo_plan_timeline_of(&t, &p->layout, &p->step));
+	const double s = t.run.step_s;
+	fo_plan_timeline_fini(&t);
+	return s;
+}
+
+/* ---- programs ---- */
+
+/* The lowering of the run file that the plan prints. */
+static struct fo_lowering lowered(const struct fo_plan_asked *a, const struct fo_plan_point *p,
+				  const struct fo_model *m, struct fo_model *model)
+{
+	struct fo_str text = { 0 };
+	struct fo_opt_set set;
+	struct fo_run run;
+	const char *why;
+	assert_true(fo_plan_settings(FO_PLAN_WORDS_FLATOUT, a, p, m, &text, &why));
+	fo_opt_init(&set, fo_run_options, &run);
+	must(fo_opt_read_yaml_text(&set, text.data, text.len, "plan"));
+	must(fo_run_check(&set, &run));
+	must(fo_run_model(&run, model));
+	const struct fo_lowering low = fo_run_lowering(&run, FO_MODE_TRAIN);
+	fo_opt_fini(&set);
+	fo_str_fini(&text);
+	return low;
+}
+
+/* Bytes of the fullest of some ranks, as their programs plan them. */
+static double planned(const struct fo_model *m, struct fo_lowering low)
+{
+	const int32_t ranks = fo_mesh_ranks(&low.mesh), some[] = { 0, ranks / 2, ranks - 1 };
+	double most = 0;
+	for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+		struct fo_program p;
+		struct fo_unrolled u;
+		low.mesh.rank = some[i];
+		must(fo_mesh_legal(m, &low));
+		must(fo_pass_build(&p, m, &low));
+		must(fo_program_verify(&p, "plan"));
+		must(fo_unroll(&p, &u));
+		fo_plan(&p, &u);
+		most = fmax(most, (double)(u.persistent_bytes + u.arena_bytes));
+		fo_unrolled_fini(&u);
+		fo_program_fini(&p);
+	}
+	return most;
+}
+
+static void test_programs(void **state)
+{
+	(void)state;
+	static const char *const models[] = { "llama-3.2-1b", "llama-3.1-8b", "qwen2.5-7b", "mistral-7b" };
+	static struct fo_plan plan;
+	const int cases = asked(12);
+	double low = INFINITY, high = 0;
+	int seen = 0, meshes = 0;
+	for (int i = 0; i < cases; i++) {
+		struct fo_plan_asked a;
+		struct fo_model m, model;
+		ask(&a, &m, "flatout", models[draw(4)], (double)(1 << draw(6)));
+		if (fo_plan_search(&plan, &a) != FO_OK) {
+			fo_err_clear();
+			continue;
+		}
+		for (int k = 0; k < plan.points && k < 2; k++) {
+			const struct fo_plan_point *p = &plan.point[k];
+			const struct fo_lowering of = lowered(&a, p, &m, &model);
+			assert_true(fo_mesh_ranks(&of.mesh) == (int32_t)a.devices);
+			assert_true((double)of.micro_batches == p->layout.micro_batches);
+			const double bytes = planned(&model, of);
+			if (bytes > a.base.job.machine.memory_bytes)
+				fail_msg("%s on %.0f: planned %.3f GB do not fit into %.3f GB, predicted %.3f", m.name,
+					 a.devices, bytes * 1e-9, a.base.job.machine.memory_bytes * 1e-9,
+					 p->step.bytes * 1e-9);
+			assert_true(fabs(simulated(p) / p->step.seconds - 1) < .02);
+			low = fmin(low, p->step.bytes / bytes);
+			high = fmax(high, p->step.bytes / bytes);
+			meshes += of.mesh.tp > 1 || of.mesh.cp > 1;
+			seen++;
+		}
+	}
+	print_message(
+		"%d divisions lower, verify and fit, %d with tp or cp; memory is predicted %.2f to %.2f times what "
+		"their programs plan\n",
+		seen, meshes, low, high);
+	assert_true(seen > cases / 2);
+}
+
+/* ---- the best ---- */
+
+struct every {
+	const struct fo_plan_asked *a;
+	double best;
+	int64_t n;
+};
+
+static bool look(void *ctx, const struct fo_predict_layout *l, int again)
+{
+	struct every *e = ctx;
+	struct fo_predict_step s;
+	(void)again;
+	fo_predict_point(&e->a->base, l, &s);
+	const double memory = e->a->memory_bytes > 0 ? e->a->memory_bytes : e->a->base.job.machine.memory_bytes;
+	e->n++;
+	if (!s.wrong && s.bytes * exp(1.2816 * s.memory_sd) <= memory)
+		e->best = fmin(e->best, s.seconds);
+	return true;
+}
+
+static const char *const frameworks[] = { "any", "torchtitan", "megatron", "deepspeed", "flatout" };
+static const char *const models[] = { "llama-3.2-1b", "llama-3.1-8b", "llama-3.1-70b",
+				      "mixtral-8x7b", "qwen2.5-7b",   "llama-3.2-1b" };
+
+static void draw_asked(struct fo_plan_asked *a, double devices)
+{
+	struct fo_model m;
+	ask(a, &m, frameworks[draw(5)], models[draw(6)], devices);
+	if (draw(2))
+		a->memory_bytes = (double)(16 << draw(5)) * 0x1p30;
+	if (draw(2))
+		a->base.job.machine.net_byte_s /= (double)(1 << draw(6));
+}
+
+static void test_best(void **state)
+{
+	(void)state;
+	static struct fo_plan plan;
+	const int cases = asked(40);
+	double regret = 0;
+	int none = 0, simulations = 0;
+	for (int i = 0; i < cases; i++) {
+		struct fo_plan_asked a;
+		draw_asked(&a, (double)(1 + draw(16)));
+		struct every e = { .a = &a, .best = INFINITY };
+		fo_plan_each(&a, look, &e);
+		const fo_status st = fo_plan_search(&plan, &a);
+		fo_err_clear();
+		assert_true((st == FO_OK) == isfinite(e.best));
+		assert_true(plan.legal == e.n);
+		none += st != FO_OK;
+		if (st != FO_OK)
+			continue;
+		regret = fmax(regret, plan.point[0].step.seconds / e.best - 1);
+		assert_true(plan.point[0].step.seconds >= e.best);
+		for (int k = 0; k < plan.points && k < 3; k++, simulations++) {
+			const struct fo_plan_point *p = &plan.point[k];
+			const double off = simulated(p) / p->step.seconds - 1;
+			assert_null(fo_plan_illegal(&a, &p->layout));
+			if (fabs(off) > .02)
+				fail_msg("%s: pp %.0f x %.0f, schedule %d, %.0f micro-batches: off by %.2f %%",
+					 a.framework->id, p->layout.pp, p->layout.chunks, p->layout.schedule,
+					 p->layout.micro_batches, 100 * off);
+		}
+	}
+	print_message(
+		"%d clusters of 1 to 16 devices, %d hold nothing: regret at most %.3f %%; %d divisions simulated\n",
+		cases, none, 100 * regret, simulations);
+	assert_true(regret <= .005);
+	assert_true(none < cases / 2);
+}
+
+/* ---- more ---- */
+
+static double best_of(const struct fo_plan_asked *a)
+{
+	static struct fo_plan plan;
+	const fo_status st = fo_plan_search(&plan, a);
+	fo_err_clear();
+	return st == FO_OK ? plan.point[0].step.seconds : INFINITY;
+}
+
+static double best_with(struct fo_plan_asked a, const struct fo_predict_machine *machine)
+{
+	struct fo_predict_job job = a.base.job;
+	job.machine = *machine;
+	assert_null(fo_predict_prepare(&job, &a.base));
+	return best_of(&a);
+}
+
+static void test_more(void **state)
+{
+	(void)state;
+	const int cases = asked(40);
+	int larger = 0;
+	double worst = 0;
+	for (int i = 0; i < cases; i++) {
+		struct fo_plan_asked a;
+		draw_asked(&a, (double)(1 << draw(6)));
+		a.global_batch = 2 * a.devices * (double)(1 << draw(3));
+		a.memory_bytes = (double)(16 << draw(4)) * 0x1p30;
+		const double now = best_of(&a);
+		struct fo_plan_asked b = a;
+		b.memory_bytes *= 1 + .1 * (double)(1 + draw(20));
+		assert_true(best_of(&b) <= now * 1.001);
+		struct fo_predict_machine m = a.base.job.machine;
+		m.net_byte_s *= 1 + .1 * (double)(1 + draw(20));
+		assert_true(best_with(a, &m) <= now * 1.001);
+		m.node_byte_s *= 1 + .1 * (double)(1 + draw(20));
+		assert_true(best_with(a, &m) <= now * 1.001);
+		b = a;
+		b.devices *= 2;
+		const double twice = best_of(&b);
+		larger += isfinite(now);
+		if (isfinite(now)) {
+			if (twice > now * 1.001)
+				print_message("%s, %s: %.0f devices %.4f s, %.0f %.4f s, batch %.0f\n", a.framework->id,
+					      a.base.job.machine.name, a.devices, now, b.devices, twice,
+					      a.global_batch);
+			worst = fmax(worst, twice / now - 1);
+		}
+	}
+	print_message("%d of %d clusters hold the job; twice the devices are at worst %.2f %% slower\n", larger, cases,
+		      100 * worst);
+}
+
+static int load(void **state)
+{
+	(void)state;
+	return fo_catalogue_load(&catalogue, NULL) == FO_OK ? 0 : -1;
+}
+static int unload(void **state)
+{
+	(void)state;
+	fo_catalogue_fini(&catalogue);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_programs),
+		cmocka_unit_test(test_best),
+		cmocka_unit_test(test_more),
+	};
+	return cmocka_run_group_tests(tests, load, unload);
+}
