@@ -131,6 +131,33 @@ static void say_memory(struct fo_doc *d, const struct fo_cli_predicted *p)
 		    fo_cli_range(d, p->sure.bytes, FO_DRAW_BYTES), fo_doc_num(d, usable, FO_DRAW_BYTES), fit);
 }
 
+/* What stages wait for each other, beside the published formula of their schedule. */
+static void say_bubble(struct fo_doc *d, const struct fo_cli_predicted *p)
+{
+	struct fo_pp_formula f;
+	const double bubble = p->step.part[FO_PREDICT_BUBBLE];
+	if (!fo_plan_bubble_of(&f, &p->job.layout, &p->step))
+		return;
+	const char *by = fo_doc_printf(d, "%s says nothing of these times: it wants %s", f.text, f.condition);
+	if (!isnan(f.idle_s))
+		by = fo_doc_printf(d, "even stages and messages that take no time would wait %s%s by %s (%s)",
+				   f.bound ? "at most " : "", fo_doc_num(d, f.idle_s, FO_DRAW_SECONDS), f.text,
+				   f.source);
+	fo_doc_line(d, "bubble", "%s, %s of the step, in which stages wait for each other; %s",
+		    fo_doc_num(d, bubble, FO_DRAW_SECONDS), percent(d, bubble / p->step.seconds), by);
+}
+
+static void json_bubble(struct fo_json *j, const struct fo_cli_predicted *p)
+{
+	struct fo_pp_formula f;
+	if (fo_plan_bubble_of(&f, &p->job.layout, &p->step))
+		fo_json_record(j, "bubble", FO_REAL("seconds", p->step.part[FO_PREDICT_BUBBLE]),
+			       FO_REAL("share", p->step.part[FO_PREDICT_BUBBLE] / p->step.seconds),
+			       FO_REAL("formula_seconds", f.idle_s), FO_BOOL("at_most", f.bound),
+			       FO_TEXT("formula", f.text), FO_TEXT("source", f.source),
+			       FO_TEXT("condition", f.condition));
+}
+
 /* Keys of the files that nothing here reads: a slip of the pen among them would go unseen. */
 static void say_unread(struct fo_doc *d, const struct fo_job *job)
 {
@@ -174,6 +201,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 		    mfu_text(d, p, p->step.mfu), fo_doc_si(d, j->job.machine.peak[j->job.type], "FLOP"), type);
 	if (j->job.type != FO_PREDICT_BF16)
 		fo_doc_line(d, "beside", "%s mfu_causal of the bf16 peak", mfu_text(d, p, p->step.mfu_bf16_causal));
+	say_bubble(d, p);
 	say_memory(d, p);
 	if (over(p, p->step.mfu).high > 1)
 		fo_doc_line(d, "above 100 %",
@@ -340,6 +368,7 @@ void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)
 	for (int i = 0; i < FO_PREDICT_PARTS; i++)
 		json_range(j, fo_predict_part_name[i], p->step.part[i], p->sure.part[i]);
 	fo_json_close(j);
+	json_bubble(j, p);
 	json_range(j, "memory_bytes", p->step.bytes, p->sure.bytes);
 	fo_json_object(j, "memory_parts_bytes");
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)

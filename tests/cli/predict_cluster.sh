@@ -21,7 +21,7 @@ flat "dp 4 (ZeRO 1) x tp 8 with sequence parallelism x pp 4 (1F1B)"
 flat "128 micro-batches of 1, bf16"
 flat "--measured-bandwidth says what yours reach"
 for part in matmul attention tensor pipeline weights optimizer activations; do flat " $part "; done
-! grep -q 'nan' out || wrong "$(grep nan out)"
+! grep -qw 'nan' out || wrong "$(grep nan out)"
 ! awk 'length($0) > 80' out | grep . || wrong "wider than 80 columns"
 
 # The parts are the step, and the sum of memory is the memory; intervals hold their middle; the event-by-event simulation agrees.
