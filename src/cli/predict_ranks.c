@@ -135,10 +135,11 @@ static void say_bubble(const struct fo_sim_ranks *x, struct fo_doc *d)
 	if (!bubble_of(x, d, &b, &shape))
 		return;
 	const char *by = fo_doc_printf(d, "%s says nothing of these times: it wants %s", b.by.text, b.by.condition);
+	const char *most = b.by.bound ? "at most " : "";
+	const char *of = b.by.of_pipeline ? "a stage's own time" : "it";
 	if (!isnan(b.formula))
-		by = fo_doc_printf(d, "even stages and messages that take no time would leave %s%s of %s by %s",
-				   b.by.bound ? "at most " : "", fo_doc_num(d, b.formula, FO_DRAW_SHARE),
-				   b.by.of_pipeline ? "a stage's own time" : "it", b.by.text);
+		by = fo_doc_printf(d, "even stages and messages that take no time would leave %s%s of %s by %s", most,
+				   fo_doc_num(d, b.formula, FO_DRAW_SHARE), of, b.by.text);
 	fo_doc_line(d, "bubble", "%s of the time from the first pass to the last is without passes; %s",
 		    fo_doc_num(d, b.measured, FO_DRAW_SHARE), by);
 }

@@ -54,8 +54,8 @@ struct fo_scale {
 int fo_scale_sizes(double per_node, double *size);
 /* FO_EARG where no number of nodes has so many devices. */
 FO_CHECKED fo_status fo_scale_check(double per_node, double devices);
-/* FO_EARG, with a hint: fixed degrees, or a batch, that no size has. Sizes on which the job does not fit, and those that
- * have no legal division beside others that do, are points that say so. */
+/* FO_EARG, with a hint: fixed degrees, or a batch, that no size has. Sizes on which the job does not fit, and those
+ * that have no legal division beside others that do, are points that say so. */
 FO_CHECKED fo_status fo_scale_of(struct fo_scale *out, const struct fo_scale_asked *asked);
 
 #endif

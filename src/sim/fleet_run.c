@@ -4,10 +4,11 @@
  * lanes compute, and transfers. Where a rate changes (another lane or rank begins to compute, another transfer takes a
  * link), what is left is brought up to date and the end moves.
  *
- * A class of which one lane alone computes, on a host without others in its way, runs ahead: nothing but calls can change
- * when its operations begin and end, so they are gone through at once up to the next calls. When a call is met is the
- * latest of its ranks' times whatever the order in which they come. It waits in the heap until then where transfers may
- * share a link, because these depend on their order in time; where none can, it is over at once, and its ranks go on. */
+ * A class of which one lane alone computes, on a host without others in its way, runs ahead: nothing but calls can
+ * change when its operations begin and end, so they are gone through at once up to the next calls. When a call is met
+ * is the latest of its ranks' times whatever the order in which they come. It waits in the heap until then where
+ * transfers may share a link, because these depend on their order in time; where none can, it is over at once, and its
+ * ranks go on. */
 #include "sim/fleet_int.h"
 
 #include "base/count.h"
@@ -623,8 +624,8 @@ static fo_status start(struct engine *e, struct class *c, int lane, double now)
 	return come(e, c, lane, now);
 }
 
-/* Begins the lane's next operation if all that it waits for has ended, or, of classes that run ahead, will end at a time
- * that is known. *begun: it did. */
+/* Begins the lane's next operation if all that it waits for has ended, or, of classes that run ahead, will end at a
+ * time that is known. *begun: it did. */
 static fo_status begin_next(struct engine *e, struct class *c, int lane, bool *begun)
 {
 	struct lane *x = &c->lane[lane];

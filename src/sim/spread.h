@@ -2,8 +2,8 @@
  * are drawn anew for each step.
  *
  * Each operation that works takes exp(j g) times as long, with g of the normal distribution for each rank and operation
- * (log-normal: the median is the operation's own time). Each rank is one of the slow ones with a given chance. All of it
- * depends on the seed alone. */
+ * (log-normal: the median is the operation's own time). Each rank is one of the slow ones with a given chance. All
+ * of it depends on the seed alone. */
 #ifndef FO_SIM_SPREAD_H
 #define FO_SIM_SPREAD_H
 
