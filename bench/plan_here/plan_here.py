@@ -10,17 +10,18 @@ case: how much slower the plan's own step is than the fastest that ran (regret),
 import argparse, json, os, random, shutil, sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "ranks"))
-from runs import call, given, realtime, text
+from runs import call, given, instead, realtime, text
 
 
-def draw(rng):
-    """A case's options and its given rate."""
+def draw(rng, of):
+    """A case's options and its given rate. With 8 ranks there are thousands of divisions, so the job is small."""
+    ranks = rng.choice(of)
     heads = rng.choice([4, 8])
     hidden = heads * rng.choice([32, 64])
-    return [f"--model.layers={rng.choice([4, 6, 8])}", f"--model.hidden={hidden}", f"--model.heads={heads}",
+    return [f"--model.layers={rng.choice([4, 6, 8]) if ranks < 8 else 4}", f"--model.hidden={hidden}", f"--model.heads={heads}",
             f"--model.kv-heads={heads // 2}", f"--model.head-dim={hidden // heads}", f"--model.ffn={3 * hidden}", "--model.vocab=304",
-            f"--data.seq={rng.choice([64, 128, 256])}", f"--train.batch-rows={rng.choice([8, 16, 32])}", f"--ranks={rng.choice([2, 4, 8])}",
-            f"--link-gbps={rng.choice([0.1, 0.25, 0.5, 1, 2])}", f"--link-us={rng.choice([0, 50, 200])}"], rng.choice([5, 10, 20, 40])
+            f"--data.seq={rng.choice([64, 128])}", f"--train.rows={rng.choice([8, 16]) if ranks < 8 else 8}", "--train.micro-batches=1", f"--ranks={ranks}",
+            f"--link-gbps={rng.choice([0.1, 0.25, 0.5, 1])}", f"--link-us={rng.choice([0, 50, 200])}"], rng.choice([20, 40, 80])
 
 
 def main():
@@ -29,6 +30,7 @@ def main():
     a.add_argument("folder")
     a.add_argument("--cases", type=int, default=10)
     a.add_argument("--seed", type=int, default=1)
+    a.add_argument("--ranks", default="2,2,4,4,8", help="how many a case may have, each entry as likely")
     a.add_argument("--runs", type=int, default=12, help="of a case")
     a.add_argument("--steps", type=int, default=4)
     a.add_argument("--calls", default="", help="a measured profile, for calls between ranks (flatout calibrate --ranks=8); empty: measured now")
@@ -42,14 +44,14 @@ def main():
     regrets = []
     for case in range(o.cases):
         rng = random.Random(1000 * o.seed + case)
-        options, gflops = draw(rng)
+        options, gflops = draw(rng, [int(n) for n in o.ranks.split(",")])
         options += [f"--data.path={data}"]
         profile = f"{o.folder}/given-{case}.json"
         given(profile, 1e9 * gflops, 1e10, calls=calls)
         options += [f"--train.paced={profile}"]
         plan = json.loads(call(o.flatout, "plan", *options, "--top=0", "--json"))
         points = plan["points"]
-        named = next(i for i, p in enumerate(points) if p["options"] == plan["named"])
+        named = plan["named"]
         others = [i for i in range(len(points)) if i != named]
         near, far = others[: o.runs // 2], others[o.runs // 2 :]
         picked = [named] + near + rng.sample(far, min(len(far), o.runs - 1 - len(near)))
@@ -58,19 +60,18 @@ def main():
             run = f"{o.folder}/run"
             shutil.rmtree(run, ignore_errors=True)
             load = os.getloadavg()[0]
-            call(*first, o.flatout, "train", *[w for w in options if not w.startswith("--train.batch-rows")], *points[i]["options"].split(),
-                 f"--train.steps={o.steps}", f"--run.dir={run}")
+            call(*first, o.flatout, "train", *instead(points[i]["options"].split(), options), f"--train.steps={o.steps}", f"--run.dir={run}")
             took[i] = json.loads(call(o.flatout, "report", run, "--json"))["step_seconds"]["median"]
             print(json.dumps({"case": case, "rank_in_plan": i, "named": i == named, "options": points[i]["options"], "measured_step_s": took[i],
-                              "predicted_step_s": points[i]["step_seconds"], "realtime": bool(first), "load": load}), flush=True)
-        best, high = min(took, key=took.get), points[named]["step_seconds"]["high"]
+                              "predicted_step_s": points[i]["step_seconds"], "tie": points[i]["tie"], "realtime": bool(first), "load": load}), flush=True)
+        best = min(took, key=took.get)
         regret = took[named] / took[best] - 1
         regrets.append(regret)
-        print(json.dumps({"case": case, "asked": options[:-2], "gflops": gflops, "divisions": len(points), "run": len(took), "named": points[named]["options"],
+        print(json.dumps({"case": case, "asked": options[:-2], "search_s": plan["search_seconds"], "gflops": gflops, "divisions": len(points), "run": len(took), "named": points[named]["options"],
                           "fastest": points[best]["options"], "regret": regret, "is_fastest": best == named,
-                          "within_interval": took[named] <= max(high, took[best]),
+                          "within_interval": took[best] >= points[named]["step_seconds"]["low"],
                           "step_errors": sorted(points[i]["step_seconds"]["mid"] / took[i] - 1 for i in took)}), flush=True)
-    print(json.dumps({"cases": len(regrets), "fastest": sum(r == 0 for r in regrets), "regret_mean": sum(regrets) / len(regrets), "regret_most": max(regrets)}))
+    print(json.dumps({"cases": len(regrets), "fastest": sum(r == 0 for r in regrets), "within_1_percent": sum(r <= 0.01 for r in regrets), "regret_mean": sum(regrets) / len(regrets), "regret_most": max(regrets)}))
 
 
 main()

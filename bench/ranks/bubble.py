@@ -53,7 +53,7 @@ def main():
             for mb in map(int, o.micro_batches.split(",")):
                 run = f"{o.folder}/{kind}-{stages}-{mb}"
                 options = OPTIONS + [f"--model.layers={stages * chunks}", f"--train.micro-batches={mb}", f"--ranks={stages}",
-                                     f"--mesh.pp={stages}", f"--pass.pp={kind}", f"--run.threads={stages}", f"--data.path={data}"]
+                                     f"--mesh.pp={stages}", f"--pass.pp={kind}", "--mesh.pp-layers=even", f"--run.threads={stages}", f"--data.path={data}"]
                 shutil.rmtree(run, ignore_errors=True)
                 load = os.getloadavg()[0]
                 call(*first, o.flatout, "train", *options, f"--train.paced={profile}", f"--train.steps={o.steps}", f"--run.dir={run}")

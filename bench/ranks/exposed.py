@@ -15,7 +15,7 @@ than cores measure the executor, messages and links alone; only the calls betwee
 import argparse, json, os, shutil, statistics, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from runs import MODEL, Mesh, call, given, instead, realtime, text
+from runs import MODEL, Mesh, call, favoured, given, instead, realtime, text
 
 
 def lanes(report):
@@ -49,6 +49,7 @@ def main():
     a.add_argument("--seconds", type=float, default=20, help="of calibration, for each mesh; 0: FOLDER has a profile already")
     a.add_argument("--paced", type=float, default=0, help="paced kernels of so many GFLOP/s; 0: real ones")
     a.add_argument("--realtime", action="store_true", help="run under chrt -r 1: on a machine that others fill, with --paced alone")
+    a.add_argument("--favoured", action="store_true", help="run under nice -n -15: real kernels on such a machine")
     o = a.parse_args()
     if o.realtime and not o.paced:
         sys.exit("--realtime is for kernels that use no processor: --paced")
@@ -56,12 +57,12 @@ def main():
     data, profile = f"{o.folder}/text", f"{o.folder}/profile.json"
     text(data)
     meshes = [Mesh(m) for m in o.meshes.split(",")]
-    first = realtime() if o.realtime else []
+    first = realtime() if o.realtime else favoured() if o.favoured else []
     most = {m.ranks for m in meshes}
     for n in sorted(n for n in most if not any(k > n and k % n == 0 for k in most)) if o.paced and o.seconds else []: # and their divisors
         call(*first, o.flatout, "calibrate", f"--ranks={n}", f"--seconds={o.seconds:g}", f"--out={profile}")
     for m in meshes if o.seconds and not o.paced else []:
-        call(o.flatout, "calibrate", *model, f"--data.path={data}", *m.options, f"--seconds={o.seconds:g}", f"--out={profile}")
+        call(*first, o.flatout, "calibrate", *model, f"--data.path={data}", *m.options, f"--seconds={o.seconds:g}", f"--out={profile}")
     if o.paced:
         given(f"{o.folder}/given.json", 1e9 * o.paced, 1e10, calls=profile)
     ratios = {}
@@ -82,7 +83,7 @@ def main():
                 took = report["step_seconds"]["median"]
                 ratio, steps = say / got, x["step_seconds"]["mid"] / took
                 ratios.setdefault((m, rate), []).append((ratio, steps))
-                print(json.dumps({**m.says, "gbps": float(rate), "round": n, "paced": bool(o.paced), "realtime": bool(first), "steps": x["measured"]["steps"],
+                print(json.dumps({**m.says, "gbps": float(rate), "round": n, "paced": bool(o.paced), "first": " ".join(first), "steps": x["measured"]["steps"],
                                   "measured_step_s": took, "predicted_step_s": x["step_seconds"], "step_ratio": steps,
                                   "measured_exposed_s": got, "least_exposed_s": x["measured"]["exposed_least_seconds"],
                                   "predicted_exposed_s": say, "predicted_most_exposed_s": x["exposed_seconds"], "ratio": ratio,

@@ -7,13 +7,17 @@
  *   pipeline  16 stages of 8 layers x RANKS / 128 replicas x 8 tp ranks, 32 micro-batches in the order of 1F1B, 8
  *             operations a layer each way, with 0, 1 and 10 ranks that are slow; and with each operation of each rank
  *             jittered, one operation a layer
+ *   predicted the 405B as `flatout predict --cluster` has it, 16 stages x RANKS / 128 replicas x 8 tp ranks, 16
+ *             micro-batches, an operation for each forward and backward of a stage; jittered
  *
  * Times of operations are made up (half of 1 PFLOP/s, 2.4 TB/s, links of 300 and 50 GB/s): what is measured is the
  * simulator. cpu_s: of this process, whatever else the machine does. */
 #include "base/clock.h"
 #include "base/count.h"
 #include "base/mem.h"
+#include "hw/catalogue.h"
 #include "pass/pass.h"
+#include "plan/timeline.h"
 #include "sim/ranks.h"
 #include "sim/walk.h"
 
@@ -237,6 +241,49 @@ static void run_pipeline(int32_t ranks, int32_t odds, double jitter)
 	free(odd);
 }
 
+/* ---- a predicted step ---- */
+
+static void run_predicted(int32_t ranks)
+{
+	const double begin = now_s(), cpu = cpu_s();
+	struct fo_catalogue c;
+	const struct fo_device *d;
+	struct fo_model m;
+	struct fo_predict_job job = { .style = fo_predict_style_of("megatron"), .type = FO_PREDICT_BF16, .seq = 8192 };
+	struct fo_predict_base base;
+	struct fo_predict_step s;
+	struct fo_plan_timeline t;
+	const struct fo_predict_layout l = { .devices = ranks,
+					     .tp = 8,
+					     .sp = true,
+					     .pp = 16,
+					     .zero = 1,
+					     .micro_batch = 1,
+					     .micro_batches = 16,
+					     .global_batch = ranks / 8.0 };
+	die(fo_catalogue_load(&c, NULL));
+	die(fo_catalogue_find(&c, "h100", &d));
+	die(fo_model_load("llama-3.1-405b", &m));
+	die(fo_predict_machine_of(d, &job.machine));
+	job.machine.per_node = 8;
+	fo_predict_model_of(&m, &job.model);
+	const char *wrong = fo_predict_prepare(&job, &base);
+	if (!wrong) {
+		fo_predict_point(&base, &l, &s);
+		wrong = s.wrong;
+	}
+	if (wrong) {
+		fprintf(stderr, "%s\n", wrong);
+		exit(1);
+	}
+	die(fo_plan_timeline_of(&t, &l, &s));
+	t.fleet.jitter = 0.02;
+	t.fleet.seed = 1;
+	report("predicted", &t.fleet, 0, begin, cpu);
+	fo_plan_timeline_fini(&t);
+	fo_catalogue_fini(&c);
+}
+
 int main(int argc, char **argv)
 {
 	const int32_t ranks = argc > 1 ? atoi(argv[1]) : 16384;
@@ -253,5 +300,6 @@ int main(int argc, char **argv)
 	}
 	if (ranks <= 16384)
 		run_pipeline(ranks, 0, 0.02);
+	run_predicted(ranks);
 	return 0;
 }

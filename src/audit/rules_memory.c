@@ -236,6 +236,9 @@ static bool less_recompute(const struct fo_site *s, struct fo_job_change *change
 
 static bool recomputes_fully(const struct fo_site *s) { return fo_site_is(s, FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_FULL); }
 
+/* What two changes together must gain in the middle of the interval to be worth a proposal. */
+#define COMPANION_PAYS 1.03
+
 /* Where no smaller recomputation fits alone: with half of the micro-batch, or with weights and states in bf16. */
 static int with_companion(const struct fo_site *s, struct fo_proposal *p, struct fo_job_gain *g)
 {
@@ -251,7 +254,8 @@ static int with_companion(const struct fo_site *s, struct fo_proposal *p, struct
 		if (way > 0 && titan)
 			c[n++] = (struct fo_job_change){ FO_JOB_PARAM_DTYPE, FO_JOB_BF16 };
 		fo_site_what_if(s, c, n, g);
-		if (n == 1 || !fo_gain_fits(g) || !fo_range_known(g->times) || g->times.low < 1.02)
+		if (n == 1 || !fo_gain_fits(g) || !fo_range_known(g->times) ||
+		    fo_range_middle(g->times) < COMPANION_PAYS)
 			continue;
 		memcpy(p->change, c, sizeof c);
 		p->changes = n;

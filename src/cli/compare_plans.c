@@ -37,9 +37,14 @@ static bool holds_one(struct fo_range r) { return r.low <= 1 && r.high >= 1; }
 
 /* ---- words ---- */
 
+/* "119 to 163 ktok/s" */
 static const char *rate_text(struct fo_doc *d, struct fo_range r)
 {
-	return fo_doc_printf(d, "%s to %s", fo_doc_si(d, r.low, "tok/s"), fo_doc_si(d, r.high, "tok/s"));
+	const char *low = fo_doc_si(d, r.low, "tok/s"), *high = fo_doc_si(d, r.high, "tok/s");
+	const char *a = strchr(low, ' '), *b = strchr(high, ' ');
+	if (a && b && !strcmp(a, b))
+		return fo_doc_printf(d, "%.*s to %s", (int)(a - low), low, high);
+	return fo_doc_printf(d, "%s to %s", low, high);
 }
 
 static const char *percent_text(struct fo_doc *d, struct fo_range r)
@@ -68,10 +73,9 @@ static void say_speed(struct fo_doc *d, const struct figures *f, int i)
 	double mid;
 	struct fo_range r = speed_over(&f[i], &f[0], &mid);
 	if (holds_one(r))
-		fo_doc_verdict(
-			d, FO_DOC_PLAIN, "speed",
-			"%s against A: %.2f x the tokens/s (%.2f to %.2f), which is a tie: the intervals overlap",
-			letter(d, i), mid, r.low, r.high);
+		fo_doc_verdict(d, FO_DOC_PLAIN, "speed",
+			       "%s against A: %.2f x the tokens/s (%.2f to %.2f), which is a tie: the interval holds 1",
+			       letter(d, i), mid, r.low, r.high);
 	else
 		fo_doc_verdict(d, FO_DOC_GOOD, "speed", "%s is %s than A: %.2f x the tokens/s (%.2f to %.2f)",
 			       letter(d, i), mid > 1 ? "faster" : "slower", mid, r.low, r.high);
@@ -94,63 +98,86 @@ static void say_money(struct fo_doc *d, const struct figures *f, int i)
 			       letter(d, i), r.high < 1 ? "cheaper" : "dearer", r.low, r.high);
 }
 
-struct row {
-	const char *name;
-	const char *cell[FO_CLI_SIDES];
+enum { DEVICES, DIVISION, STEP, SPEED, EACH, MFU, TYPE, MEMORY, MILLION, DAYS, ALL, ENERGY, POWER, ROWS };
+static const char *const row_name[ROWS] = {
+	[DEVICES] = "devices",
+	[DIVISION] = "division",
+	[STEP] = "step",
+	[SPEED] = "tokens/s",
+	[EACH] = "of a device",
+	[MFU] = "mfu_causal",
+	[TYPE] = "of the peak",
+	[MEMORY] = "memory",
+	[MILLION] = "rent, 1 M tokens",
+	[DAYS] = "time",
+	[ALL] = "rent",
+	[ENERGY] = "energy, 1 M tokens",
+	[POWER] = "electricity, 1 M",
 };
-static void put_row(struct fo_doc *d, const struct row *r, int sides)
+
+static void cells_of(struct fo_doc *d, const struct fo_cli_side *s, const struct figures *f, const char *cell[ROWS])
 {
-	bool any = false;
-	for (int i = 0; i < sides; i++)
-		any |= r->cell[i] != NULL;
-	if (!any)
-		return;
-	const char *cell[1 + FO_CLI_SIDES] = { r->name };
-	for (int i = 0; i < sides; i++)
-		cell[1 + i] = r->cell[i] ? r->cell[i] : "not known";
-	fo_doc_cells(d, NULL, (struct fo_cells){ cell, (size_t)sides + 1 });
+	const struct fo_plan_file *p = &s->plan;
+	const struct fo_plan_file_point *b = p->best;
+	const struct fo_cli_costs *c = &f->cost;
+	cell[DEVICES] = fo_doc_printf(d, "%.15g x %s", p->devices, p->device);
+	cell[DIVISION] = division_text(d, b);
+	cell[STEP] = fo_cli_range(d, (struct fo_range){ b->seconds_low, b->seconds_high }, FO_DRAW_SECONDS);
+	cell[SPEED] = rate_text(d, f->tokens_s);
+	cell[EACH] = rate_text(d, fo_range_scaled(1 / p->devices, f->tokens_s));
+	cell[MFU] = percent_text(d, f->mfu);
+	cell[TYPE] = fo_doc_printf(d, "%s/s (%s)", fo_doc_si(d, p->peak_flop_s, "FLOP"), p->type);
+	cell[MEMORY] = fo_doc_num(d, b->bytes, FO_DRAW_BYTES);
+	cell[MILLION] = fo_cli_money(d, c->million.cost);
+	cell[DAYS] = fo_cli_days(d, c->all.days);
+	cell[ALL] = fo_cli_money(d, c->all.cost);
+	cell[ENERGY] = fo_cli_energy(d, c->million.energy_kwh);
+	cell[POWER] = fo_cli_money_at_most(d, c->million.energy_cost);
 }
 
-static void say_table(struct fo_doc *d, const struct fo_cli_plans *x, const struct figures *f)
+/* The sides of these places. A row that no side knows is left out. */
+static void say_table(struct fo_doc *d, const struct fo_cli_plans *x, const struct figures *f, const int *place, int n)
 {
-	enum { DEVICES, DIVISION, STEP, SPEED, EACH, MFU, TYPE, MEMORY, MILLION, DAYS, ALL, ENERGY, POWER, ROWS };
-	static const char *const name[ROWS] = {
-		[DEVICES] = "devices",        [DIVISION] = "division",    [STEP] = "step",
-		[SPEED] = "tokens/s",         [EACH] = "of a device",     [MFU] = "mfu_causal",
-		[TYPE] = "of the peak",       [MEMORY] = "memory",        [MILLION] = "rent, 1 M tokens",
-		[DAYS] = "time, all tokens",  [ALL] = "rent, all tokens", [ENERGY] = "energy, 1 M tokens",
-		[POWER] = "electricity, 1 M",
-	};
-	struct row row[ROWS] = { 0 };
-	const char *head[1 + FO_CLI_SIDES] = { "" };
-	for (int i = 0; i < x->sides; i++) {
-		const struct fo_plan_file *p = &x->side[i].plan;
-		const struct fo_plan_file_point *b = p->best;
-		const struct fo_cli_costs *c = &f[i].cost;
-		head[1 + i] = letter(d, i);
-		row[DEVICES].cell[i] = fo_doc_printf(d, "%.15g x %s", p->devices, p->device);
-		row[DIVISION].cell[i] = division_text(d, b);
-		row[STEP].cell[i] = fo_cli_range(d, (struct fo_range){ b->seconds_low, b->seconds_high },
-						 FO_DRAW_SECONDS);
-		row[SPEED].cell[i] = rate_text(d, f[i].tokens_s);
-		row[EACH].cell[i] = rate_text(d, fo_range_scaled(1 / p->devices, f[i].tokens_s));
-		row[MFU].cell[i] = percent_text(d, f[i].mfu);
-		row[TYPE].cell[i] = fo_doc_printf(d, "%s/s (%s)", fo_doc_si(d, p->peak_flop_s, "FLOP"), p->type);
-		row[MEMORY].cell[i] = fo_doc_num(d, b->bytes, FO_DRAW_BYTES);
-		row[MILLION].cell[i] = fo_cli_money(d, c->million.cost);
-		row[DAYS].cell[i] = fo_cli_days(d, c->all.days);
-		row[ALL].cell[i] = fo_cli_money(d, c->all.cost);
-		row[ENERGY].cell[i] = fo_cli_energy(d, c->million.energy_kwh);
-		row[POWER].cell[i] = fo_cli_money_at_most(d, c->million.energy_cost);
-	}
 	static const char align[] = "lrrrr";
+	const char *cell[FO_CLI_SIDES][ROWS], *head[1 + FO_CLI_SIDES] = { "" };
+	const char *all = fo_doc_si(d, x->side[0].rates.tokens, " tokens");
 	char *of = fo_doc_alloc(d, sizeof align);
-	memcpy(of, align, (size_t)x->sides + 1);
-	fo_doc_table_of(d, FO_DRAW_FULL, NULL, of, (struct fo_cells){ head, (size_t)x->sides + 1 });
-	for (int r = 0; r < ROWS; r++) {
-		row[r].name = name[r];
-		put_row(d, &row[r], x->sides);
+	for (int i = 0; i < n; i++) {
+		cells_of(d, &x->side[place[i]], &f[place[i]], cell[i]);
+		head[1 + i] = letter(d, place[i]);
 	}
+	memcpy(of, align, (size_t)n + 1);
+	fo_doc_table_of(d, FO_DRAW_FULL, NULL, of, (struct fo_cells){ head, (size_t)n + 1 });
+	for (int r = 0; r < ROWS; r++) {
+		const char *row[1 + FO_CLI_SIDES] = { row_name[r] };
+		bool any = false;
+		if (r == DAYS || r == ALL)
+			row[0] = fo_doc_printf(d, "%s, %s", row_name[r], all);
+		for (int i = 0; i < n; i++) {
+			any |= cell[i][r] != NULL;
+			row[1 + i] = cell[i][r] ? cell[i][r] : "not known";
+		}
+		if (any)
+			fo_doc_cells(d, NULL, (struct fo_cells){ row, (size_t)n + 1 });
+	}
+}
+
+/* A terminal has room for two sides: there each stands beside the first. */
+static void say_tables(struct fo_doc *d, const struct fo_cli_plans *x, const struct figures *f)
+{
+	static const int all[FO_CLI_SIDES] = { 0, 1, 2, 3 };
+	if (x->sides == 2) {
+		say_table(d, x, f, all, 2);
+		return;
+	}
+	fo_doc_only(d, FO_DOC_PAGE);
+	say_table(d, x, f, all, x->sides);
+	fo_doc_only(d, FO_DOC_TERM);
+	for (int i = 1; i < x->sides; i++) {
+		fo_doc_heading(d, "A and %c", 'A' + i);
+		say_table(d, x, f, (const int[]){ 0, i }, 2);
+	}
+	fo_doc_only(d, FO_DOC_BOTH);
 }
 
 static void picture(struct fo_doc *d, const struct fo_cli_plans *x, const char *title, const char *desc,
@@ -207,7 +234,7 @@ static void say_notes(struct fo_doc *d, const struct fo_cli_plans *x)
 	}
 	for (int i = 0; i < x->sides; i++)
 		if (x->side[i].rates.rent_from)
-			fo_doc_line(d, "rent", "%s: %s per device-hour (%s)", letter(d, i),
+			fo_doc_item(d, "rent of %s: %s per device-hour (%s)", letter(d, i),
 				    fo_cli_money(d, x->side[i].rates.rent), x->side[i].rates.rent_from);
 	fo_doc_remark(
 		d,
@@ -229,7 +256,7 @@ static void document(struct fo_doc *d, const struct fo_cli_plans *x, const struc
 		say_money(d, f, i);
 	}
 	pictures(d, x, f);
-	say_table(d, x, f);
+	say_tables(d, x, f);
 	say_notes(d, x);
 }
 
@@ -312,20 +339,9 @@ static fo_status side_rates(struct fo_cli_plans *x, const struct fo_cli_cost *co
 
 /* ---- two files ---- */
 
-static bool is_plan(const char *path)
-{
-	enum { BEGIN = 256 };
-	char text[BEGIN];
-	FILE *f = fopen(path, "re");
-	size_t n = f ? fread(text, 1, sizeof text, f) : 0;
-	if (f)
-		fclose(f);
-	return fo_plan_file_is(text, n);
-}
-
 fo_status fo_cli_are_plans(const char *const path[2], bool *are)
 {
-	bool a = is_plan(path[0]), b = is_plan(path[1]);
+	bool a = fo_plan_file_here(path[0]), b = fo_plan_file_here(path[1]);
 	*are = a && b;
 	if (a == b)
 		return FO_OK;
@@ -440,12 +456,13 @@ static fo_status run(const struct fo_cli_call *call)
 const struct fo_command fo_cmd_compare_clusters = {
 	.name = "compare clusters",
 	.group = "plan",
-	.usage =
-		"flatout compare --clusters C,C --model M --seq S --global-batch N [--tokens D] [--html FILE] [--json]\n"
-		"flatout compare --clusters C,C CONFIG... [...]",
+	.usage = "flatout compare --clusters C,C --model M --seq S --global-batch N [--tokens D] "
+		 "[--html FILE] [--json]\n"
+		 "flatout compare --clusters C,C CONFIG... [...]",
 	.summary = "one job on several clusters: speed, MFU, price, energy, as ranges",
-	.text = "Plans the job on each cluster, with the best division of each, and puts side by side what is predicted: "
-		"tokens/s, MFU, memory, and what tokens cost in time, rent and energy. Every figure is a range, and what "
+	.text = "Plans the job on each cluster, with the best division of each, and puts side by side what is "
+		"predicted: tokens/s, MFU, memory, and what tokens cost in time, rent and energy. Every figure is a "
+		"range, and what "
 		"the ranges do not tell apart is called a tie. --clusters anywhere behind 'compare' chooses this "
 		"command; 'flatout compare A.json B.json' compares two plans that 'flatout plan --json' wrote.\n\n"
 		"  flatout compare --clusters 16xHGX-H100,16xHGX-B200 --model llama-3.1-70b \\\n"

@@ -58,7 +58,9 @@ static const char *division(struct fo_doc *d, const struct fo_job_asked *j, cons
 {
 	static const char *const again[] = { "no recomputation", "part of it computed again", "full recomputation" };
 	const struct fo_predict_layout *l = &j->layout;
-	int mode = l->recompute >= 1 ? 2 : l->recompute > 0 || l->recompute_core || l->recompute_ffn;
+	int mode = l->recompute > 0 || l->recompute_core || l->recompute_ffn;
+	if (l->recompute >= 1)
+		mode = 2;
 	const char *t = fo_doc_printf(d, "dp %.15g, tp %.15g", s->dp, fmax(1, l->tp));
 	if (l->shard > 0 && l->shard < s->dp * fmax(1, l->cp))
 		t = fo_doc_printf(d, "%s, states over %.15g", t, l->shard);
@@ -110,6 +112,13 @@ static void say_head(struct fo_doc *d, const struct shown *w)
 			    l->baseline.job.machine.net_byte_s / 1e9);
 }
 
+static enum fo_draw_tone tone_of(const char *verdict)
+{
+	if (!strcmp(verdict, "gain"))
+		return FO_DRAW_PLAIN;
+	return strcmp(verdict, "LOSS") ? FO_DRAW_DOUBTFUL : FO_DRAW_BAD;
+}
+
 static void picture(struct fo_doc *d, const struct fo_predicted_ladder *l)
 {
 	struct fo_draw_bar_row *row = fo_doc_alloc(d, (size_t)l->rungs * sizeof *row);
@@ -126,9 +135,7 @@ static void picture(struct fo_doc *d, const struct fo_predicted_ladder *l)
 					       r->step.range.high),
 			.bar = { { r->step.times, r->step.range.low, r->step.range.high },
 				 { r->alone.times, NAN, NAN } },
-			.tone = !strcmp(word, "gain")   ? FO_DRAW_PLAIN
-				: !strcmp(word, "LOSS") ? FO_DRAW_BAD
-							: FO_DRAW_DOUBTFUL,
+			.tone = tone_of(word),
 		};
 	}
 	const struct fo_draw_bars c = {
@@ -290,7 +297,8 @@ const struct fo_command fo_cmd_ladder_plan = {
 	.summary = "what one change after the other would gain on any cluster, predicted",
 	.text = "Takes a configuration as it is and changes one thing after the other: compiler, types, recomputation, "
 		"tensor parallelism, replicas, batch, fp8. Each change stands with its gain alone and on top of those "
-		"before it, as 80 % intervals of the ratio, in which what is not known of the machine cancels. What the "
+		"before it, as 80 % intervals of the ratio, in which what is not known of the machine cancels. What "
+		"the "
 		"prediction does not tell apart, what loses and what does not fit is said.\n\n"
 		"Nothing is run: 'flatout ladder run.yaml' measures. --plan anywhere behind 'ladder' chooses this "
 		"command.\n\n"

@@ -152,9 +152,11 @@ struct answer {
 static fo_status load(const struct fo_cli_call *call, struct answer *x)
 {
 	const struct plan_machine *in = x->in;
-	FO_TRY(fo_cli_profile_read(&x->arena, in->profile, &x->limits));
+	/* With paced kernels operations take the times of their profile. */
+	const char *given = *in->profile || !fo_run_is_paced(&in->run) ? in->profile : in->run.paced;
+	FO_TRY(fo_cli_profile_read(&x->arena, given, &x->limits));
 	int64_t threads = in->run.threads;
-	int cores = *in->profile ? fo_rates_threads(&x->limits) : fo_cpu_threads();
+	int cores = *given ? fo_rates_threads(&x->limits) : fo_cpu_threads();
 	if (threads < 1)
 		threads = cores;
 	threads = fo_max(1, threads / in->run.ranks); /* ranks share them as in training (train/team.h) */
@@ -175,7 +177,7 @@ static fo_status load(const struct fo_cli_call *call, struct answer *x)
 						.memory_bytes = in->run.memory_limit };
 	if (in->documents > 0)
 		x->ask.pairs = fo_sim_pairs(in->run.seq, in->documents);
-	if (x->ask.memory_bytes <= 0 && !*in->profile) {
+	if (x->ask.memory_bytes <= 0 && !*given) {
 		struct fo_machine m;
 		fo_machine_read(&m, "");
 		x->ask.memory_bytes = m.available_bytes;

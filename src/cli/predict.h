@@ -19,12 +19,12 @@ struct predict {
 	const char *json;
 };
 
-/* Seconds of the step that flatout predict prints; options: where `in` came from. */
-FO_CHECKED fo_status fo_cli_predict_seconds(const struct predict *in, const struct fo_opt_set *options,
-					    double *seconds);
 /* Reads the profile that is given, or with "" this machine's. FO_EUNSUPPORTED: it has none. *out needs fini where this
  * succeeds. */
 FO_CHECKED fo_status fo_cli_profile_read(struct fo_arena *arena, const char *given, struct fo_limits *out);
+/* Seconds of the step that flatout predict prints; options: where `in` came from. */
+FO_CHECKED fo_status fo_cli_predict_seconds(const struct predict *in, const struct fo_opt_set *options,
+					    double *seconds);
 /* Writes the predicted step as a timeline. */
 FO_CHECKED fo_status fo_cli_predict_timeline(const struct fo_sim *s, const struct fo_program *p,
 					     const struct fo_unrolled *u, const char *path);

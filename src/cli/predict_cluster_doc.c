@@ -81,6 +81,9 @@ static const char *division_text(struct fo_doc *d, const struct fo_cli_predicted
 		t = fo_doc_printf(d, "%s x cp %.15g", t, l->cp);
 	if (l->pp > 1)
 		t = fo_doc_printf(d, "%s x pp %.15g%s", t, l->pp, schedule_text(d, l));
+	if (fo_predict_is_uneven(&l->uneven))
+		t = fo_doc_printf(d, "%s of %.15g, %.15g and %.15g layers", t, l->uneven.first, l->uneven.middle,
+				  l->uneven.last);
 	if (l->ep > 1)
 		t = fo_doc_printf(d, "%s, ep %.15g", t, l->ep);
 	return fo_doc_printf(d, "%s, %s", t, recompute_text(d, l));
@@ -128,6 +131,52 @@ static void say_memory(struct fo_doc *d, const struct fo_cli_predicted *p)
 		    fo_cli_range(d, p->sure.bytes, FO_DRAW_BYTES), fo_doc_num(d, usable, FO_DRAW_BYTES), fit);
 }
 
+/* What stages wait for each other, beside the published formula of their schedule. */
+static void say_bubble(struct fo_doc *d, const struct fo_cli_predicted *p)
+{
+	struct fo_pp_formula f;
+	const double bubble = p->step.part[FO_PREDICT_BUBBLE];
+	if (!fo_plan_bubble_of(&f, &p->job.layout, &p->step))
+		return;
+	const char *by = fo_doc_printf(d, "%s says nothing of these times: it wants %s", f.text, f.condition);
+	if (!isnan(f.idle_s))
+		by = fo_doc_printf(d, "even stages and messages that take no time would wait %s%s by %s (%s)",
+				   f.bound ? "at most " : "", fo_doc_num(d, f.idle_s, FO_DRAW_SECONDS), f.text,
+				   f.source);
+	fo_doc_line(d, "bubble", "%s, %s of the step, in which stages wait for each other; %s",
+		    fo_doc_num(d, bubble, FO_DRAW_SECONDS), percent(d, bubble / p->step.seconds), by);
+}
+
+static void json_bubble(struct fo_json *j, const struct fo_cli_predicted *p)
+{
+	struct fo_pp_formula f;
+	if (fo_plan_bubble_of(&f, &p->job.layout, &p->step))
+		fo_json_record(j, "bubble", FO_REAL("seconds", p->step.part[FO_PREDICT_BUBBLE]),
+			       FO_REAL("share", p->step.part[FO_PREDICT_BUBBLE] / p->step.seconds),
+			       FO_REAL("formula_seconds", f.idle_s), FO_BOOL("at_most", f.bound),
+			       FO_TEXT("formula", f.text), FO_TEXT("source", f.source),
+			       FO_TEXT("condition", f.condition));
+}
+
+/* Keys of the files that nothing here reads: a slip of the pen among them would go unseen. */
+static void say_unread(struct fo_doc *d, const struct fo_job *job)
+{
+	enum { SHOWN = 8 };
+	const char *list = "";
+	bool ours = job->form && !strcmp(job->form->id, "flatout");
+	for (int64_t i = 0; i < job->unread_count && i < SHOWN; i++)
+		list = fo_doc_join(d, list, job->unread[i]);
+	if (job->unread_count > SHOWN)
+		list = fo_doc_printf(d, "%s and %lld more", list, (long long)(job->unread_count - SHOWN));
+	if (*list && ours)
+		fo_doc_verdict(d, FO_DOC_BAD, "not read", "%s: 'flatout train' knows no such keys and refuses the file",
+			       list);
+	else if (*list)
+		fo_doc_line(d, "not read", "%s", list);
+	for (int64_t i = 0; i < job->notes; i++)
+		fo_doc_line(d, "note", "%s", job->note[i]);
+}
+
 static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 {
 	const struct fo_job_asked *j = &p->job;
@@ -152,6 +201,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 		    mfu_text(d, p, p->step.mfu), fo_doc_si(d, j->job.machine.peak[j->job.type], "FLOP"), type);
 	if (j->job.type != FO_PREDICT_BF16)
 		fo_doc_line(d, "beside", "%s mfu_causal of the bf16 peak", mfu_text(d, p, p->step.mfu_bf16_causal));
+	say_bubble(d, p);
 	say_memory(d, p);
 	if (over(p, p->step.mfu).high > 1)
 		fo_doc_line(d, "above 100 %",
@@ -172,6 +222,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 		fo_doc_line(d, "assumed", "%s", p->asked->note[i]);
 	for (int i = 0; i < j->inferences; i++)
 		fo_doc_line(d, "assumed", "%s", j->inferred[i]);
+	say_unread(d, &p->asked->job);
 }
 
 static void say_bytes(struct fo_doc *d, const char *name, double bytes, struct fo_range r)
@@ -268,7 +319,8 @@ static void json_layout(struct fo_json *j, const struct fo_cli_predicted *p)
 		       FO_BOOL("sequence_parallel", l->sp), FO_REAL("micro_batch", l->micro_batch),
 		       FO_REAL("micro_batches", p->step.micro_batches),
 		       FO_REAL("global_batch", p->job.shape.global_batch), FO_REAL("seq", p->job.shape.seq),
-		       FO_REAL("recompute", l->recompute));
+		       FO_REAL("recompute", l->recompute), FO_REAL("first_layers", l->uneven.first),
+		       FO_REAL("middle_layers", l->uneven.middle), FO_REAL("last_layers", l->uneven.last));
 }
 
 static void json_sure(struct fo_json *j, const struct fo_cli_predicted *p)
@@ -291,6 +343,7 @@ static void json_sure(struct fo_json *j, const struct fo_cli_predicted *p)
 	for (int i = 0; i < p->job.inferences; i++)
 		fo_json_text(j, NULL, p->job.inferred[i]);
 	fo_json_close(j);
+	fo_json_texts(j, "unread", p->asked->job.unread, p->asked->job.unread_count);
 }
 
 void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)
@@ -315,6 +368,7 @@ void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)
 	for (int i = 0; i < FO_PREDICT_PARTS; i++)
 		json_range(j, fo_predict_part_name[i], p->step.part[i], p->sure.part[i]);
 	fo_json_close(j);
+	json_bubble(j, p);
 	json_range(j, "memory_bytes", p->step.bytes, p->sure.bytes);
 	fo_json_object(j, "memory_parts_bytes");
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)

@@ -2,6 +2,7 @@
 #include "cli/predict.h"
 
 #include "base/fs.h"
+#include "report/slots.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -97,6 +98,66 @@ static void say_path(const struct fo_sim_ranks *j, struct fo_doc *d)
 		fo_doc_line(d, "holds the step", "%s", text);
 }
 
+/* The slots of the first rank of each stage in the middle walk. False: there is no pipeline, or no memory. */
+static bool bubble_of(const struct fo_sim_ranks *x, struct fo_doc *d, struct fo_slots_bubble *out,
+		      struct fo_pp_shape *shape)
+{
+	const struct fo_lowering *run = &x->role[0].p.run;
+	const int pp = fo_mesh_pp(&run->mesh), apart = fo_mesh_stage_ranks(&run->mesh);
+	struct fo_draw_slots picture;
+	bool got = pp > 1;
+	if (!got)
+		return false;
+	struct fo_slots_stage *stage = fo_doc_alloc(d, (size_t)pp * sizeof *stage);
+	struct fo_timeline_file *file = fo_doc_alloc(d, (size_t)pp * sizeof *file);
+	for (int s = 0; s < pp && got; s++) {
+		const int class = x->class_of[s * apart];
+		const struct fo_sim_role *role = &x->role[x->class_role[class]];
+		got = fo_sim_timeline(&x->rank[class], &role->p, &role->u, &file[s].t) == FO_OK;
+		stage[s] = (struct fo_slots_stage){ &role->p, got ? &file[s] : NULL };
+	}
+	got = got && fo_slots_of_timelines(d, &picture, stage, pp, 0);
+	*shape = fo_lowering_pipeline(run);
+	if (got)
+		fo_slots_bubble_of(out, &picture, shape);
+	else
+		fo_err_clear();
+	for (int s = 0; s < pp; s++)
+		if (stage[s].f)
+			fo_timeline_fini(&file[s].t);
+	return got;
+}
+
+static void say_bubble(const struct fo_sim_ranks *x, struct fo_doc *d)
+{
+	struct fo_slots_bubble b;
+	struct fo_pp_shape shape;
+	if (!bubble_of(x, d, &b, &shape))
+		return;
+	const char *by = fo_doc_printf(d, "%s says nothing of these times: it wants %s", b.by.text, b.by.condition);
+	if (!isnan(b.formula))
+		by = fo_doc_printf(d, "even stages and messages that take no time would leave %s%s of %s by %s",
+				   b.by.bound ? "at most " : "", fo_doc_num(d, b.formula, FO_DRAW_SHARE),
+				   b.by.of_pipeline ? "a stage's own time" : "it", b.by.text);
+	fo_doc_line(d, "bubble", "%s of the time from the first pass to the last is without passes; %s",
+		    fo_doc_num(d, b.measured, FO_DRAW_SHARE), by);
+}
+
+static void put_bubble(const struct fo_sim_ranks *x, struct fo_json *j)
+{
+	struct fo_doc d = { 0 };
+	struct fo_slots_bubble b;
+	struct fo_pp_shape shape;
+	if (bubble_of(x, &d, &b, &shape))
+		fo_json_record(j, "pipeline", FO_TEXT("schedule", fo_pp_name[shape.kind]),
+			       FO_INT("stages", shape.stages), FO_INT("micro_batches", shape.micro_batches),
+			       FO_INT("chunks", shape.chunks), FO_REAL("bubble", b.measured),
+			       FO_REAL("longest_stage_bubble", b.longest), FO_REAL("formula_bubble", b.formula),
+			       FO_TEXT("formula_of", b.by.of_pipeline ? "longest_stage" : "step"),
+			       FO_TEXT("formula", b.by.text), FO_TEXT("condition", b.by.condition));
+	fo_doc_fini(&d);
+}
+
 static void put_path(const struct fo_sim_ranks *x, struct fo_json *j)
 {
 	static const char *const what[] = { [FO_FLEET_HOLD_WORK] = "work",
@@ -146,6 +207,7 @@ void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
 		    interval(d, j->exposed_s), j->late_s.high > 0 ? interval(d, j->late_s) : "nothing");
 	fo_doc_line(d, "hidden", "%s of communication behind computing", interval(d, j->hidden_s));
 	say_lanes(x, d);
+	say_bubble(j, d);
 	say_path(j, d);
 	if (j->spread)
 		fo_cli_spread_say(d, &j->drawn, j->fleet);
@@ -213,6 +275,7 @@ void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json 
 			       FO_REAL("predicted_exposed_seconds", first_exposed(x)),
 			       FO_REAL("exposed_median_seconds", x->measured.median_s),
 			       FO_REAL("exposed_least_seconds", x->measured.best_s));
+	put_bubble(s, j);
 	put_path(s, j);
 	if (s->spread)
 		fo_cli_spread_json(j, &s->drawn, s->fleet);

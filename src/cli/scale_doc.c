@@ -57,7 +57,9 @@ static const char *division(struct fo_doc *d, const struct fo_plan_point *x)
 
 static const char *percents(struct fo_doc *d, struct fo_range r, bool known)
 {
-	return fo_doc_printf(d, known ? "%.0f-%.0f" : "(%.0f-%.0f)", 100 * r.low, 100 * r.high);
+	const double low = round(100 * r.low), high = round(100 * r.high);
+	const char *text = low < high ? fo_doc_printf(d, "%.0f-%.0f", low, high) : fo_doc_printf(d, "%.0f", low);
+	return known ? text : fo_doc_printf(d, "(%s)", text);
 }
 
 static const char *two_digits(struct fo_doc *d, double v) { return fo_doc_printf(d, v < 10 ? "%.1f" : "%.0f", v); }
@@ -147,8 +149,9 @@ static void say_sizes(struct fo_doc *d, const struct fo_cli_scaled *s, const str
 	if (!x->points)
 		return;
 	if (x->weak)
-		fo_doc_heading(d, "Weak scaling: %.3g sequences a device in each step, as %.15g on %.15g",
-			       a->global_batch / a->devices, a->global_batch, a->devices);
+		fo_doc_heading(d, "Weak scaling: %.3g sequence%s a device in each step, as %.15g on %.15g",
+			       a->global_batch / a->devices, fo_doc_plural(a->global_batch > a->devices ? 2 : 1),
+			       a->global_batch, a->devices);
 	else
 		fo_doc_heading(d, "Strong scaling: %.15g sequences in each step", a->global_batch);
 	fo_doc_table(d, FO_DRAW_FULL, NULL, "rRlrrRRRrrr", "devices", "sequences", "best division", "MFU%", "80 %",

@@ -257,9 +257,9 @@ static bool agree(const struct op *o, const struct fo_comm_call *a, const struct
 	       a->narrow == b->narrow;
 }
 
-/* A rank's link carries one call after the other, and is idle only where there is none: a link that is free does not wait
- * for one that is not. The call is over when the last of its links has carried it; all take as long as the one that
- * carries most. */
+/* A rank's link carries one call after the other, and is idle only where there is none: one that is free does not wait
+ * for another. The call is over when the last of its links has carried it; all take as long as the one that carries
+ * most. */
 static void take_links(struct group *g, struct op *o)
 {
 	const struct fo_comm_local *option = &g->world->options;

@@ -313,7 +313,9 @@ static void fill_rows(struct fo_diagnosis *d, const struct fo_subject *s, const 
 	double T = (double)l->span_ns, money = d->with.price_per_hour > 0 ? d->with.price_per_hour * b->devices : NAN;
 	add_row(b, FO_BRIDGE_MFU, b->mfu, money, "%s", "MFU");
 	compute_rows(b, s, need, money);
-	add_row(b, FO_BRIDGE_LOSS, (double)l->exposed_wait_ns / T, money, "communication: %s", fo_wait_words);
+	add_row(b, FO_BRIDGE_LOSS, (double)(l->exposed_wait_ns - l->exposed_bubble_ns) / T, money, "communication: %s",
+		fo_wait_words);
+	add_row(b, FO_BRIDGE_LOSS, (double)l->exposed_bubble_ns / T, money, "communication: %s", fo_bubble_words);
 	add_row(b, FO_BRIDGE_LOSS, (double)l->exposed_transfer_ns / T, money, "communication: %s", fo_transfer_words);
 	add_row(b, FO_BRIDGE_LOSS, (double)l->exposed_comm_unknown_ns / T, money, "communication: %s",
 		fo_wait_or_transfer_words);

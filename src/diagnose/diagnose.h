@@ -63,7 +63,8 @@ extern const char *const fo_idle_name[FO_IDLE_COUNT];
 extern const char *const fo_class_words[FO_K_COUNT];
 extern const char *const fo_copy_words[FO_COPY_COUNT];
 extern const char *const fo_idle_words[FO_IDLE_COUNT];
-extern const char *const fo_wait_words, *const fo_transfer_words, *const fo_wait_or_transfer_words;
+extern const char *const fo_wait_words, *const fo_bubble_words;
+extern const char *const fo_transfer_words, *const fo_wait_or_transfer_words;
 /* The words for a culprit's row ("host_data": "data loading"). */
 const char *fo_row_words(const char *row);
 
@@ -77,6 +78,8 @@ struct fo_ledger {
 	int64_t class_ops[FO_K_COUNT];
 	int64_t comm_ns, exposed_comm_ns;
 	int64_t exposed_wait_ns, exposed_transfer_ns, exposed_comm_unknown_ns;
+	/* Of exposed_wait, in our own timelines: for other stages of a pipeline and nobody else, its bubble. */
+	int64_t exposed_bubble_ns;
 	int64_t mem_ns, exposed_mem_ns, copy_ns[FO_COPY_COUNT]; /* exposed, by direction; [FO_COPY_NONE]: fills */
 	int64_t exposed_pageable_ns;                            /* of exposed_mem */
 	int64_t idle_ns[FO_IDLE_COUNT];

@@ -49,6 +49,7 @@ static void ledger(struct fo_json *j, const struct fo_ledger *l)
 	fo_json_close(j);
 	fo_json_object(j, "exposed_comm");
 	fo_json_int(j, "wait_ns", l->exposed_wait_ns);
+	fo_json_int(j, "bubble_ns", l->exposed_bubble_ns);
 	fo_json_int(j, "transfer_ns", l->exposed_transfer_ns);
 	fo_json_int(j, "unknown_ns", l->exposed_comm_unknown_ns);
 	fo_json_close(j);

@@ -6,6 +6,7 @@
 #include "base/count.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "program/program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -319,12 +320,28 @@ static void walk_ops(struct walk *w)
 
 /* ---- exposed communication ---- */
 
+/* Does this operation of our own engine wait for other stages of a pipeline? */
+static bool is_between_stages(const struct fo_trace *t, const struct fo_gpu_op *g)
+{
+	static const enum fo_group stages[] = { FO_GROUP_PP, FO_GROUP_ENDS };
+	if (t->format != FO_TRACE_OWN || g->collective < 0 || g->collective >= t->collective_count)
+		return false;
+	const char *group = fo_trace_text(t, t->collective[g->collective].group);
+	for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+		const size_t n = strlen(fo_group_name[stages[i]]);
+		if (!strncmp(group, fo_group_name[stages[i]], n) && (!group[n] || group[n] == ','))
+			return true;
+	}
+	return false;
+}
+
 /* Divides each step's exposed communication. An instant in which any kernel transfers is transfer, else waiting where
- * one is known to wait, else unknown: alone, a rank cannot tell waiting from transferring. */
+ * one is known to wait, else unknown: alone, a rank cannot tell waiting from transferring. Receives of a pipeline wait
+ * from early on, so where somebody else is waited for, too, it is not the pipeline that holds the step up. */
 static void divide_exposed(struct fo_step_ledger *step, int64_t steps, const struct fo_device_ops *d)
 {
 	struct fo_intervals compute = { 0 }, waiting = { 0 }, moving = { 0 }, bare = { 0 }, exposed_wait = { 0 },
-			    exposed_move = { 0 };
+			    exposed_move = { 0 }, others = { 0 }, bubble = { 0 };
 	for (int64_t i = 0; d->wait && i < d->n; i++) {
 		const struct fo_gpu_op *g = &d->op[i];
 		if (!fo_ledger_counts(d->t, g, d->kinds))
@@ -334,19 +351,24 @@ static void divide_exposed(struct fo_step_ledger *step, int64_t steps, const str
 			fo_intervals_add(&compute, g->begin_ns, g->end_ns);
 		} else if (class == FO_K_COMMUNICATION && d->wait[i] >= 0) {
 			fo_intervals_add(&waiting, g->begin_ns, g->begin_ns + d->wait[i]);
+			if (!is_between_stages(d->t, g))
+				fo_intervals_add(&others, g->begin_ns, g->begin_ns + d->wait[i]);
 			fo_intervals_add(&moving, g->begin_ns + d->wait[i], g->end_ns);
 		}
 	}
 	fo_intervals_unite(&compute);
 	fo_intervals_unite(&waiting);
 	fo_intervals_unite(&moving);
+	fo_intervals_unite(&others);
 	fo_intervals_subtract(&exposed_move, &moving, &compute);
 	fo_intervals_subtract(&bare, &waiting, &compute);
 	fo_intervals_subtract(&exposed_wait, &bare, &moving);
+	fo_intervals_subtract(&bubble, &exposed_wait, &others);
 	for (int64_t i = 0; i < steps; i++) {
 		struct fo_ledger *k = &step[i].l;
 		k->exposed_transfer_ns = fo_intervals_within(&exposed_move, k->begin_ns, k->end_ns);
 		k->exposed_wait_ns = fo_intervals_within(&exposed_wait, k->begin_ns, k->end_ns);
+		k->exposed_bubble_ns = fo_intervals_within(&bubble, k->begin_ns, k->end_ns);
 		k->exposed_comm_unknown_ns = k->exposed_comm_ns - k->exposed_transfer_ns - k->exposed_wait_ns;
 	}
 	fo_intervals_fini(&compute);
@@ -355,6 +377,8 @@ static void divide_exposed(struct fo_step_ledger *step, int64_t steps, const str
 	fo_intervals_fini(&bare);
 	fo_intervals_fini(&exposed_wait);
 	fo_intervals_fini(&exposed_move);
+	fo_intervals_fini(&others);
+	fo_intervals_fini(&bubble);
 }
 
 /* ---- windows to ledgers ---- */

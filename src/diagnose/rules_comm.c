@@ -30,6 +30,9 @@ struct waiting {
 	int devices;
 };
 
+/* A pipeline's bubble is no rank that is late: its schedule has it. */
+static int64_t late_ns(const struct fo_ledger *l) { return l->exposed_wait_ns - l->exposed_bubble_ns; }
+
 static struct waiting waiting_of(const struct fo_subject *s)
 {
 	struct waiting w = { .most = *s };
@@ -39,12 +42,12 @@ static struct waiting waiting_of(const struct fo_subject *s)
 			struct fo_subject o = other(s, i, k);
 			if (o.l.span_ns <= 0)
 				continue;
-			double share = (double)o.l.exposed_wait_ns / (double)o.l.span_ns;
+			double share = (double)late_ns(&o.l) / (double)o.l.span_ns;
 			if (share > w.greatest) {
 				w.greatest = share;
 				w.most = o;
 			}
-			sum += o.l.exposed_wait_ns;
+			sum += late_ns(&o.l);
 			w.mean += share;
 			w.devices++;
 		}
@@ -99,7 +102,7 @@ static bool comm_wait(const struct fo_rule_context *c, struct fo_finding *f)
 	fo_why(f,
 	       "On rank %d communication kernels ran alone for %s of a step because another rank had not arrived. A "
 	       "faster network would not change it.",
-	       w.most.rank->rank, FO_NS(w.most.l.exposed_wait_ns));
+	       w.most.rank->rank, FO_NS(late_ns(&w.most.l)));
 	name_culprit(c, f);
 	fo_evidence_kernels(f, &w.most, (uint64_t)1 << FO_K_COMMUNICATION);
 	return true;

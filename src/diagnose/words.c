@@ -44,8 +44,9 @@ const char *const fo_finding_kind_name[FO_FIND_COUNT] = { FO_FIND_LIST(NAME) };
 const char *const fo_finding_kind_words[FO_FIND_COUNT] = { FO_FIND_LIST(WORDS) };
 const char *const fo_judgement_name[FO_JUDGED_COUNT] = { FO_JUDGED_LIST(NAME) };
 
-const char *const fo_wait_words = "waiting for a late rank", *const fo_transfer_words = "transfer",
-		  *const fo_wait_or_transfer_words = "waiting or transfer";
+const char *const fo_wait_words = "waiting for a late rank";
+const char *const fo_bubble_words = "waiting for another stage, the bubble";
+const char *const fo_transfer_words = "transfer", *const fo_wait_or_transfer_words = "waiting or transfer";
 
 const char *fo_row_words(const char *row)
 {

@@ -62,6 +62,14 @@ void fo_bar_row_begin(struct fo_str *out, const struct fo_axis *a, const char *n
 		      const char *value, bool two);
 void fo_bar_row_end(struct fo_str *out, const struct fo_axis *a, double zero, const char *value);
 
-extern const char fo_draw_style[];
+/* The colour of a part, and whether a label on it is white. */
+struct fo_draw_colour {
+	const char *fill;
+	bool white;
+};
+extern const struct fo_draw_colour fo_draw_part[FO_DRAW_PARTS];
+extern const char fo_draw_style[]; /* of a page */
+extern const char
+	fo_draw_file_style[]; /* of a picture that is a file of its own: <style> and rules, without </style> */
 
 #endif

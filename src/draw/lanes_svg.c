@@ -16,11 +16,6 @@ enum {
 };
 #define FINEST 0.35 /* units of the view box; what is narrower shares a mark with its neighbour */
 
-/* Okabe and Ito's palette, which colour-blind readers tell apart, in two strengths. */
-static const char *const colour[] = { "#0072b2", "#d55e00", "#e69f00", "#cc79a7", "#009e73", "#56b4e9",
-				      "#8a6fc0", "#f0e442", "#44aa99", "#882255", "#999933", "#7f7f7f" };
-enum { COLOURS = sizeof colour / sizeof *colour };
-
 static double across(const struct fo_draw_lanes *c, double t)
 {
 	double share = (t - c->from) / (c->to - c->from);
@@ -32,7 +27,7 @@ static int tone_of(const struct fo_draw_span *s) { return ((s->tone % FO_DRAW_PA
 static void put_rect(struct fo_str *out, double x, double to, int y, int tone, const char *name)
 {
 	fo_str_printf(out, "<rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"><title>", x, y,
-		      fmax(FINEST, to - x), LANE_HIGH, colour[tone % COLOURS]);
+		      fmax(FINEST, to - x), LANE_HIGH, fo_draw_part[tone].fill);
 	fo_str_xml(out, name ? name : "");
 	fo_str_puts(out, "</title></rect>\n");
 }
@@ -90,10 +85,10 @@ static void put_legend(struct fo_str *out, const struct fo_draw_lanes *c, const 
 		fo_str_printf(
 			out,
 			"<rect x=\"%.0f\" y=\"%d\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%.0f\" y=\"%d\">",
-			x, y - 11, colour[i % COLOURS], x + 17, y);
+			x, y - 11, fo_draw_part[i].fill, x + 17, y);
 		fo_str_xml(out, c->tone_name[i]);
 		fo_str_puts(out, "</text>\n");
-		x += 34 + 7.2 * (double)strlen(c->tone_name[i]);
+		x += 34 + 8.2 * (double)strlen(c->tone_name[i]);
 	}
 }
 
@@ -109,14 +104,11 @@ void fo_draw_lanes_svg(struct fo_str *out, const struct fo_draw_lanes *c)
 	fo_str_xml(out, c->title ? c->title : "a step");
 	fo_str_puts(out, "</title>\n<desc id=\"d\">");
 	fo_str_xml(out, c->desc ? c->desc : "");
-	fo_str_puts(
-		out,
-		"</desc>\n<style>text{font:13px system-ui,sans-serif;fill:#1b1f24}.head{font-size:17px;font-weight:600}"
-		".end{text-anchor:end}.mid{text-anchor:middle}.grid{stroke:#d5dae0}.ground{fill:#fff}"
-		"@media (prefers-color-scheme:dark){text{fill:#e8ebef}.grid{stroke:#2a3139}.ground{fill:#14181d}}"
-		"</style>\n");
+	fo_str_puts(out, "</desc>\n");
+	fo_str_puts(out, fo_draw_file_style);
+	fo_str_puts(out, "</style>\n");
 	fo_str_printf(out,
-		      "<rect class=\"ground\" width=\"%d\" height=\"%d\"/>\n<text class=\"head\" x=\"%d\" y=\"28\">",
+		      "<rect class=\"ground\" width=\"%d\" height=\"%d\"/>\n<text class=\"title\" x=\"%d\" y=\"28\">",
 		      WIDE, high, LEFT);
 	fo_str_xml(out, c->title ? c->title : "a step");
 	fo_str_puts(out, "</text>\n");

@@ -8,26 +8,6 @@
 
 enum { WIDE = 960, X0 = 86, X1 = 942, TOP = 92, FOOT = 64, LABEL = 24 };
 
-/* Blue, orange, sky blue and green of Okabe and Ito's palette, as a page's parts have (style.c): labels on them are
- * readable in both themes, so only ground and ink change. */
-static const char style[] =
-	"<style>\n"
-	":root{--ground:#fff;--ink:#1b1f24;--soft:#5b6570;--lane:#eef1f4}\n"
-	"@media (prefers-color-scheme:dark){:root{--ground:#14181d;--ink:#e8ebef;--soft:#a3adb8;--lane:#232a32}}\n"
-	"text{font:15px system-ui,sans-serif;fill:#1b1f24;fill:var(--ink)}.ground{fill:#fff;fill:var(--ground)}\n"
-	".title{font-size:21px;font-weight:600}.soft{fill:#5b6570;fill:var(--soft)}.end{text-anchor:end}\n"
-	".lane{fill:#eef1f4;fill:var(--lane)}.s{stroke:#fff;stroke:var(--ground)}\n"
-	".l{font-size:12px;text-anchor:middle;fill:#101418}.on{fill:#fff}.narrow{display:none}\n"
-	"@media (max-width:640px){text{font-size:27px}.title{font-size:29px}.l{font-size:24px}.wide{display:none}"
-	".narrow{display:inline}}\n"
-	"</style>\n";
-/* The parts' colours that slots use, and whether a label on them is white. */
-static const struct {
-	const char *fill;
-	bool white;
-} paint[FO_DRAW_SLOT_KINDS] = { { "#0072b2", true },  { "#e69f00", false }, { "#56b4e9", false }, { "#d98ab3", false },
-				{ "#00a57a", false }, { "#f0e442", false }, { "#ec7a2f", false }, { "#5b6570", true } };
-
 static void put_text(struct fo_str *out, const char *cls, double x, double y, const char *s)
 {
 	fo_str_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">", cls, x, y);
@@ -55,7 +35,7 @@ static void put_run(const struct picture *p, double y, struct run *r)
 {
 	if (r->slots)
 		fo_str_printf(p->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"/>\n",
-			      r->from, y, fmax(r->to - r->from, 0.2), p->high, paint[p->c->tone[r->kind]].fill);
+			      r->from, y, fmax(r->to - r->from, 0.2), p->high, fo_draw_part[p->c->tone[r->kind]].fill);
 	r->slots = 0;
 }
 
@@ -73,7 +53,7 @@ static void put_label(const struct picture *p, double x, double y, double w, con
 {
 	const char letter[2] = { p->c->letter[s->kind], '\0' };
 	char number[LABEL] = "", part[8] = "", all[2 * LABEL], first[2 * LABEL], second[LABEL];
-	const char *on = paint[p->c->tone[s->kind]].white ? " on" : "";
+	const char *on = fo_draw_part[p->c->tone[s->kind]].white ? " on" : "";
 	if (s->number >= 0)
 		snprintf(number, sizeof number, "%d", s->number);
 	if (s->part >= 0)
@@ -106,7 +86,7 @@ static void put_slot(const struct picture *p, double y, const struct fo_draw_slo
 	fo_str_printf(p->out,
 		      "<rect class=\"s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" "
 		      "stroke-width=\"%s\"><title>",
-		      x, y, w, p->high, paint[p->c->tone[s->kind]].fill, w > 4 ? "1" : "0");
+		      x, y, w, p->high, fo_draw_part[p->c->tone[s->kind]].fill, w > 4 ? "1" : "0");
 	fo_str_xml(p->out, p->c->kind_name[s->kind]);
 	if (s->number >= 0)
 		fo_str_printf(p->out, " %d", s->number);
@@ -155,7 +135,7 @@ static void put_swatch(const struct picture *p, const char *cls, double x, doubl
 		       const char *text)
 {
 	fo_str_printf(p->out, "<g class=\"%s\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n",
-		      cls, x, y, size, size, paint[p->c->tone[kind]].fill);
+		      cls, x, y, size, size, fo_draw_part[p->c->tone[kind]].fill);
 	put_text(p->out, "", x + size + 7, y + 0.85 * size, text);
 	fo_str_puts(p->out, "</g>\n");
 }
@@ -195,7 +175,9 @@ void fo_draw_slots_svg(struct fo_str *out, const struct fo_draw_slots *c)
 	fo_str_puts(out, "</title>\n<desc id=\"d\">");
 	fo_str_xml(out, desc);
 	fo_str_puts(out, "</desc>\n");
-	fo_str_puts(out, style);
+	fo_str_puts(out, fo_draw_file_style);
+	fo_str_puts(out, "@media (max-width:640px){text{font-size:27px}.title{font-size:29px}.l{font-size:24px}"
+			 ".wide{display:none}.narrow{display:inline}}\n</style>\n");
 	fo_str_printf(out, "<rect class=\"ground\" width=\"%d\" height=\"%.0f\"/>\n", WIDE, bottom + FOOT);
 	put_text(out, "title", 18, 36, title);
 	put_text(out, "soft wide", 18, 64, desc);

@@ -2,11 +2,53 @@
  * keeps a contrast of at least 4.5 : 1 (tests/cli/html.sh measures it). */
 #include "draw/draw_int.h"
 
+/* The colours of parts, and of the labels on them: 4.5 : 1 on each. */
+#define DARK ""
+#define WHITE ";--t:#fff"
+#define FO_EACH_PART(X)         \
+	X(0, "#0072b2", WHITE)  \
+	X(1, "#e69f00", DARK)   \
+	X(2, "#56b4e9", DARK)   \
+	X(3, "#d98ab3", DARK)   \
+	X(4, "#00a57a", DARK)   \
+	X(5, "#f0e442", DARK)   \
+	X(6, "#ec7a2f", DARK)   \
+	X(7, "#5b6570", WHITE)  \
+	X(8, "#c3cad2", DARK)   \
+	X(9, "#7a4fa3", WHITE)  \
+	X(10, "#b5d99c", DARK)  \
+	X(11, "#8a6d3b", WHITE) \
+	X(12, "#2f4b8f", WHITE) \
+	X(13, "#f6b5ad", DARK)  \
+	X(14, "#a8322d", WHITE) \
+	X(15, "#79d6cf", DARK)  \
+	X(16, "#93a8ba", DARK)  \
+	X(17, "#c3a0dd", DARK)  \
+	X(18, "#a9c7e8", DARK)  \
+	X(19, "#1d6b52", WHITE) \
+	X(20, "#5a2a6b", WHITE) \
+	X(21, "#e8dff0", DARK)  \
+	X(22, "#d9cfa3", DARK)  \
+	X(23, "#efe9d2", DARK)  \
+	X(24, "#a39a6a", DARK)  \
+	X(25, "#6b6435", WHITE) \
+	X(26, "#b3a33c", DARK)  \
+	X(27, "#8fbf3f", DARK)  \
+	X(28, "#4f7a00", WHITE)
+#define CSS(i, colour, label) ".p" #i "{--f:" colour label "}"
+#define PARTS FO_EACH_PART(CSS)
+#define ROW(i, colour, label) [i] = { colour, sizeof(label) > 1 },
+const struct fo_draw_colour fo_draw_part[FO_DRAW_PARTS] = { FO_EACH_PART(ROW) };
+
+/* Ground, ink, softer text, the grid and what lies below marks, light and dark. */
+#define LIGHT "--ground:#fff;--panel:#f5f7f9;--ink:#1b1f24;--soft:#55606b;--grid:#e1e5e9;"
+#define NIGHT "--ground:#14181d;--panel:#1c2229;--ink:#e8ebef;--soft:#a9b3be;--grid:#2c343d;"
+
 const char fo_draw_style[] =
-	":root{color-scheme:light dark;--ground:#fff;--panel:#f5f7f9;--ink:#1b1f24;--soft:#55606b;"
-	"--grid:#e1e5e9;--edge:#8a949e;--bad:#b04600;--s0:#0072b2;--s1:#d55e00;--s2:#008a63;--s3:#a03f80;"
+	":root{color-scheme:light dark;" LIGHT
+	"--edge:#8a949e;--bad:#b04600;--s0:#0072b2;--s1:#d55e00;--s2:#008a63;--s3:#a03f80;"
 	"--s4:#8a6d00;--s5:#3d4650}@media (prefers-color-scheme:dark){"
-	":root{--ground:#14181d;--panel:#1c2229;--ink:#e8ebef;--soft:#a9b3be;--grid:#2c343d;--edge:#77828d;"
+	":root{" NIGHT "--edge:#77828d;"
 	"--bad:#ff9a4d;--s0:#56b4e9;--s1:#ff9a4d;--s2:#3ecf9f;--s3:#e79ac8;--s4:#e8cf4a;--s5:#c3cad2}}"
 	"*{box-sizing:border-box}"
 	"body{margin:0;background:var(--ground);color:var(--ink);font:16px/1.5 system-ui,sans-serif;"
@@ -102,14 +144,8 @@ const char fo_draw_style[] =
 	".bar.doubt{fill:var(--s0);fill-opacity:.35;stroke:var(--s0);stroke-width:1.5;stroke-dasharray:4 3}"
 	".hollow{fill:var(--ground);stroke:var(--s5);stroke-width:1.5}"
 	".w{stroke:var(--ink);stroke-width:1.8;fill:none}.wh{stroke:var(--ground);stroke-width:5.4;fill:none}\n"
-	/* Parts. Their labels are dark, on blue and grey light: 4.5 : 1 on each. */
-	".p0{--f:#0072b2;--t:#fff}.p1{--f:#e69f00}.p2{--f:#56b4e9}.p3{--f:#d98ab3}.p4{--f:#00a57a}"
-	".p5{--f:#f0e442}.p6{--f:#ec7a2f}.p7{--f:#5b6570;--t:#fff}.p8{--f:#c3cad2}.p9{--f:#7a4fa3;--t:#fff}"
-	".p10{--f:#b5d99c}.p11{--f:#8a6d3b;--t:#fff}.p12{--f:#2f4b8f;--t:#fff}.p13{--f:#f6b5ad}"
-	".p14{--f:#a8322d;--t:#fff}.p15{--f:#79d6cf}.p16{--f:#93a8ba}.p17{--f:#c3a0dd}.p18{--f:#a9c7e8}"
-	".p19{--f:#1d6b52;--t:#fff}.p20{--f:#5a2a6b;--t:#fff}.p21{--f:#e8dff0}.p28{--f:#4f7a00;--t:#fff}"
-	".p22{--f:#d9cfa3}.p23{--f:#efe9d2}.p24{--f:#a39a6a}.p25{--f:#6b6435;--t:#fff}.p26{--f:#b3a33c}"
-	".p27{--f:#8fbf3f}.part{fill:var(--f);stroke:var(--ground);stroke-width:1}.part.fine{stroke:none}"
+	/* Parts. */
+	PARTS ".part{fill:var(--f);stroke:var(--ground);stroke-width:1}.part.fine{stroke:none}"
 	".layer{fill:var(--f);stroke:var(--ground);stroke-width:.6}"
 	".stack{position:relative;height:38px;margin-bottom:2px}"
 	".stack svg{position:absolute;inset:0;width:100%;height:100%}"
@@ -143,6 +179,15 @@ const char fo_draw_style[] =
 	"main{max-width:none;padding:0}figure,tr,.facts div,pre{break-inside:avoid}h2{break-after:avoid}"
 	"svg *{print-color-adjust:exact}"
 	"details::details-content{content-visibility:visible;display:block;block-size:auto}}\n";
+
+/* A file of its own: viewers that know no variables find each colour before its variable. */
+const char fo_draw_file_style[] =
+	"<style>\n:root{" LIGHT "}\n@media (prefers-color-scheme:dark){:root{" NIGHT "}}\n"
+	"text{font:15px system-ui,sans-serif;fill:#1b1f24;fill:var(--ink)}.ground{fill:#fff;fill:var(--ground)}\n"
+	".title{font-size:21px;font-weight:600}.soft{fill:#55606b;fill:var(--soft)}.end{text-anchor:end}"
+	".mid{text-anchor:middle}.grid{stroke:#e1e5e9;stroke:var(--grid)}\n"
+	".lane{fill:#f5f7f9;fill:var(--panel)}.s{stroke:#fff;stroke:var(--ground)}\n"
+	".l{font-size:12px;text-anchor:middle;fill:#101418}.on{fill:#fff}.narrow{display:none}\n";
 
 void fo_draw_swatch(struct fo_str *out, size_t part)
 {

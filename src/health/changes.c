@@ -254,6 +254,57 @@ static void from_audit(struct fo_health *h, const struct fo_audit *a, const char
 	}
 }
 
+/* ---- plans ---- */
+
+/* Why a plan is not of this job, so that no gain rests on it; NULL: as far as anything tells, it is. */
+static const char *plan_apart(struct fo_health *h, const struct fo_plan_file *p)
+{
+	const struct fo_log_account *a = h->main_log ? &h->main_log->account : NULL;
+	if (h->device && strcmp(h->device->name, p->device))
+		return fo_health_text(h, "it is of %s, this job of %s", p->device, h->device->name);
+	if (!isnan(h->devices) && h->devices != p->devices)
+		return fo_health_text(h, "it is of %.0f devices, this job of %.0f", p->devices, h->devices);
+	if (a && a->has_model && strcmp(a->model.name, p->model))
+		return fo_health_text(h, "it is of %s, the log of %s", p->model, a->model.name);
+	return NULL;
+}
+
+/* Speed with the plan over speed now: tokens/s where a log has them, else MFU by the plan's own rule. */
+static struct fo_range plan_gain(const struct fo_health *h, const struct fo_plan_file *p)
+{
+	const struct fo_log_spread *rate = h->main_log ? &h->main_log->rate : NULL;
+	bool causal = h->mfu.rule && !strcmp(h->mfu.rule, "mfu_causal");
+	if (rate && rate->median > 0)
+		return fo_range_scaled(1 / (rate->median * p->devices), fo_plan_file_tokens_s(p));
+	if (isnan(h->mfu.now) || !h->mfu.rule || (!causal && strcmp(h->mfu.rule, "mfu") != 0))
+		return fo_range(NAN);
+	double over = causal ? 1 : p->best[0].mfu / p->best[0].mfu_causal;
+	return fo_range_scaled(over / h->mfu.now, fo_plan_file_mfu(p));
+}
+
+static void from_plan(struct fo_health *h, const struct fo_health_plan *given)
+{
+	const struct fo_plan_file *p = &given->plan;
+	const struct fo_plan_file_point *b = p->best;
+	const char *apart = plan_apart(h, p);
+	struct fo_range gain = apart ? fo_range(NAN) : plan_gain(h, p);
+	const char *id = fo_health_text(h, "plan:%s", given->path);
+	struct fo_health_change *c = change_of(h, NULL, id,
+					       fo_health_text(h, "The division of the plan '%s'", given->path));
+	take_worth(c, FO_HEALTH_ESTIMATED, gain, true, "the plan's predicted tokens/s, 80 %, over what is reached now");
+	if (apart)
+		say_source(h, c, "plan: %s: %s; no gain rests on it", given->path, apart);
+	else
+		say_source(h, c, "plan: %s predicts a step of %s to %s%s", given->path,
+			   fo_health_num(h, b->seconds_low, FO_DRAW_SECONDS),
+			   fo_health_num(h, b->seconds_high, FO_DRAW_SECONDS),
+			   fo_range_known(gain) ? fo_health_text(h, "; worth %s", gain_text(h, gain)) : "");
+	c->setting_rank = BY_AUDIT;
+	c->setting = "how the devices are divided";
+	c->proposed = fo_health_text(h, "dp %.15g, tp %.15g, cp %.15g, pp %.15g, micro-batch %.15g, recomputation: %s",
+				     b->dp, b->tp, b->cp, b->pp, b->micro_batch, b->recompute ? b->recompute : "-");
+}
+
 /* The option that a text to paste begins with, and its value: "--global-batch-size 1024". */
 static bool option_at(const char *p, size_t *name, const char **value, size_t *len)
 {
@@ -299,4 +350,6 @@ void fo_health_gather(struct fo_health *h)
 	from_trace(h);
 	from_audit(h, &h->config_audit, "configuration");
 	from_audit(h, &h->host_audit, "host");
+	for (size_t i = 0; i < h->plans; i++)
+		from_plan(h, &h->plan[i]);
 }

@@ -295,10 +295,9 @@ static void say_change(struct fo_doc *d, const struct fo_health_change *c)
 	fo_doc_card_end(d);
 }
 
-static void changes(struct fo_doc *d, const struct fo_health *h)
+void fo_health_changes_doc(const struct fo_health *h, struct fo_doc *d)
 {
 	const struct fo_health_savings *s = &h->savings;
-	fo_doc_heading(d, "What to change, in this order");
 	if (!h->changes) {
 		fo_doc_para(d, "Nothing that these inputs show is worth a change. What they do not show is in \"Record "
 			       "this\" above.");
@@ -478,7 +477,8 @@ void fo_health_doc(const struct fo_health *h, struct fo_doc *d)
 	fo_doc_heading(d, "Four questions");
 	for (int i = 0; i < FO_HEALTH_ASKS; i++)
 		say_question(d, h, &h->question[i]);
-	changes(d, h);
+	fo_doc_heading(d, "What to change, in this order");
+	fo_health_changes_doc(h, d);
 	savings(d, h);
 	pictures(d, h);
 	gaps(d, h);

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fo_health_kind_name[FO_HEALTH_KINDS] = { "none", "log", "trace", "ladder",
-							   "run",  "job", "host",  "claim" };
+const char *const fo_health_kind_name[FO_HEALTH_KINDS] = { "none", "log",  "trace", "ladder", "run",
+							   "job",  "host", "claim", "plan" };
 
 /* ---- the job ---- */
 
@@ -66,6 +66,24 @@ static void find_main_log(struct fo_health *h)
 	}
 }
 
+/* What nothing else tells of the devices, a plan does: it is of the job that is to be. */
+static void ask_plans(struct fo_health *h)
+{
+	const struct fo_health_plan *p = h->plan;
+	const struct fo_device *d;
+	if (!h->plans)
+		return;
+	if (isnan(h->devices)) {
+		h->devices = p->plan.devices;
+		h->devices_from = fo_text_file_name(p->path);
+	}
+	if (!h->device && fo_catalogue_find(&h->catalogue, p->plan.device, &d) == FO_OK) {
+		h->device = d;
+		h->device_from = fo_text_file_name(p->path);
+	}
+	fo_err_clear();
+}
+
 static void say_which_log(struct fo_health *h)
 {
 	int same = 0;
@@ -102,6 +120,7 @@ fo_status fo_health_make(struct fo_health *h, const char *const *path, int paths
 	fo_health_read_job(h);
 	fo_health_open_traces(h);
 	fo_health_settle_cluster(h);
+	ask_plans(h);
 	FO_TRY(tell_logs(h));
 	fo_health_diagnose(h);
 	fo_health_audit(h);
@@ -138,6 +157,7 @@ void fo_health_fini(struct fo_health *h)
 	free(h->ladder);
 	free(h->run);
 	free(h->claim);
+	free(h->plan);
 	free(h->change);
 	fo_catalogue_fini(&h->catalogue);
 	fo_arena_fini(&h->arena);

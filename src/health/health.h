@@ -18,6 +18,7 @@
 #include "draw/doc.h"
 #include "ladder/ladder.h"
 #include "logs/account.h"
+#include "plan/file.h"
 #include "price/price.h"
 #include "record/record.h"
 
@@ -32,6 +33,7 @@ enum fo_health_kind {
 	FO_HEALTH_JOB,  /* a configuration */
 	FO_HEALTH_HOST, /* what a host's tools print */
 	FO_HEALTH_CLAIM,
+	FO_HEALTH_PLAN, /* of flatout plan */
 	FO_HEALTH_KINDS
 };
 extern const char *const fo_health_kind_name[FO_HEALTH_KINDS]; /* "none", "log", ... */
@@ -66,6 +68,11 @@ struct fo_health_claim {
 	const char *path, *about;
 	double mfu_before, mfu_after, throughput, days_before, days_after; /* shares; times; days */
 	struct fo_range year_saved;                                        /* USD */
+};
+
+struct fo_health_plan {
+	const char *path;
+	struct fo_plan_file plan;
 };
 
 /* ---- what it says ---- */
@@ -178,6 +185,8 @@ struct fo_health {
 	size_t runs, run_cap;
 	struct fo_health_claim *claim;
 	size_t claims, claim_cap;
+	struct fo_health_plan *plan;
+	size_t plans, plan_cap;
 	/* Configurations are read as one job, files of hosts as one list of facts. */
 	bool configured, hosted;
 	struct fo_job job;
@@ -214,6 +223,8 @@ int fo_health_unused(const struct fo_health *h, const struct fo_health_file **fi
 
 /* The document; h must outlive it. */
 void fo_health_doc(const struct fo_health *h, struct fo_doc *d);
+/* The part about changes alone, each setting once. */
+void fo_health_changes_doc(const struct fo_health *h, struct fo_doc *d);
 /* Members of the open object. */
 void fo_health_json(const struct fo_health *h, struct fo_json *j);
 

@@ -129,6 +129,25 @@ static bool take_claim(struct fo_health *h, struct fo_health_file *f)
 	return true;
 }
 
+/* ---- plans ---- */
+
+static bool take_plan(struct fo_health *h, struct fo_health_file *f)
+{
+	struct fo_health_plan p = { .path = f->path };
+	if (!fo_plan_file_here(f->path))
+		return false;
+	fo_status st = fo_plan_file_read(&p.plan, f->path, &h->arena);
+	if (st != FO_OK) {
+		refuse(h, f, st);
+		return true;
+	}
+	fo_array_room(&h->plan, &h->plan_cap, h->plans, sizeof *h->plan);
+	h->plan[h->plans++] = p;
+	f->kind = FO_HEALTH_PLAN;
+	f->what = fo_health_text(h, "plan of %s on %.0f x %s", p.plan.model, p.plan.devices, p.plan.device);
+	return true;
+}
+
 /* ---- folders of ours ---- */
 
 static bool holds(const char *dir, const char *name)
@@ -184,7 +203,8 @@ static void take_file(struct fo_health *h, const char *path, bool named)
 		f->what = "trace";
 		return;
 	}
-	if (take_claim(h, f) || take_log(h, f) || fo_health_take_job(h, f) || fo_health_take_host(h, f))
+	if (take_plan(h, f) || take_claim(h, f) || take_log(h, f) || fo_health_take_job(h, f) ||
+	    fo_health_take_host(h, f))
 		return;
 	if (f->why)
 		return;
@@ -198,7 +218,7 @@ static void take_file(struct fo_health *h, const char *path, bool named)
 	const char *is = tells ? fo_health_text(h, "it is %s, ", known->what) : "it is ";
 	f->why = fo_health_text(h,
 				"%snone of the files that health reads: logs, traces, configurations, host files, "
-				"ladders, runs, claims",
+				"ladders, runs, plans, claims",
 				is);
 }
 

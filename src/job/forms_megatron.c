@@ -384,9 +384,11 @@ static void low_precision(struct fo_reading *r)
 	fo_reading_state(r, FO_JOB_FP8, kind, e);
 	const struct fo_conf_entry *ends = fo_reading_find(r, "first_last_layers_bf16");
 	if (ends && fo_reading_on(r, "first_last_layers_bf16")) {
-		double at[] = { fo_reading_number(r, "num_layers_at_start_in_bf16"),
-				fo_reading_number(r, "num_layers_at_end_in_bf16") };
-		fo_reading_state(r, FO_JOB_FP8_SKIPPED, (isnan(at[0]) ? 1 : at[0]) + (isnan(at[1]) ? 1 : at[1]), ends);
+		double first = fo_reading_number(r, "num_layers_at_start_in_bf16"),
+		       last = fo_reading_number(r, "num_layers_at_end_in_bf16"); /* one each unless stated */
+		first = isnan(first) ? 1 : first;
+		last = isnan(last) ? 1 : last;
+		fo_reading_state(r, FO_JOB_FP8_SKIPPED, first + last, ends);
 	}
 }
 

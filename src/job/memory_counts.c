@@ -84,8 +84,8 @@ void fo_job_counts_of(const struct fo_model *m, struct fo_job_counts *c)
 	c->head = c->h * c->vocab;
 }
 
-/* Layers are dealt evenly unless a file says otherwise; where that does not come out, the fullest stage has one more. Dense layers of a mixture come
- * first. */
+/* Layers are dealt evenly unless a file says otherwise; where that does not come out, the fullest stage has one more.
+ * Dense layers of a mixture come first. */
 void fo_job_stage_of(const struct fo_job_counts *m, const struct fo_job_shape *s, double index, struct fo_job_stage *o)
 {
 	double each = m->layers / s->pp, before = floor(each) * index;

@@ -220,6 +220,8 @@ static void habits(struct asking *k)
 	if (fo_job_is(job, FO_JOB_OPTIMIZER_IN_BACKWARD, 1))
 		p->kept_gradient = -1;
 	bool torch = fo_job_style_of(job) == FO_JOB_STYLE_TORCH;
+	if (fo_job_style_of(job) == FO_JOB_STYLE_MEGATRON && !isnan(fo_job_number(job, FO_JOB_GRAD_ACCUMULATE)))
+		p->kept_gradient = bytes_of(fo_job_number(job, FO_JOB_GRAD_ACCUMULATE));
 	if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 1))
 		p->logit_bytes = 8;
 	else if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 0)) /* also beside a model that is compiled */
@@ -313,6 +315,12 @@ static fo_status check_division(const struct asking *k)
 			       "tp %.15g does", nearest_divisor(kv, s->tp, kv));
 	double ends = fo_job_is(k->job, FO_JOB_PP_EMBEDDING_COUNTS, 1) + fo_job_is(k->job, FO_JOB_PP_LOSS_COUNTS, 1);
 	bool uneven = s->first_layers + s->middle_layers + s->last_layers > 0;
+	if (!uneven && ends == 0 && s->pp * s->chunks == (double)m->layers + 2)
+		return fo_hint(fo_fail(FO_EARG,
+				       "%.15g pipeline stages of %.15g chunks are two more than the %lld layers of %s",
+				       s->pp, s->chunks, (long long)m->layers, m->name),
+			       "Megatron-LM counts embedding and head as layers with "
+			       "--account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split");
 	if (!uneven && s->pp * s->chunks > (double)m->layers + ends)
 		return fo_hint(fo_fail(FO_EARG,
 				       "%.15g pipeline stages of %.15g chunks are more than the %lld layers of %s",

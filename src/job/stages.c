@@ -83,7 +83,7 @@ static void by_layout(struct fo_job *job, struct fo_job_shape *o, const char *te
 		return;
 	}
 	if (all != layers || fmod(l.chunks, o->pp) != 0) {
-		WRONG("the layout of pipeline stages has %.15g layers in %d parts, and the model has %.15g for %.15g stages",
+		WRONG("the layout of stages has %.15g layers in %d parts, and the model has %.15g for %.15g stages",
 		      all, l.chunks, layers, o->pp);
 		return;
 	}
@@ -105,10 +105,18 @@ static void by_layout(struct fo_job *job, struct fo_job_shape *o, const char *te
 
 /* ---- first and last stage ---- */
 
+static bool whole(double n) { return isnan(n) || (n >= 0 && n == floor(n)); }
+
 static void by_ends(struct fo_job *job, struct fo_job_shape *o, double first, double last)
 {
+	if (!whole(first) || !whole(last)) {
+		WRONG("the layers of the first or the last pipeline stage are no whole number from 0 on");
+		return;
+	}
 	double layers = (double)job->model.layers, stages = o->pp - !isnan(first) - !isnan(last);
-	double left = layers - (isnan(first) ? 0 : first) - (isnan(last) ? 0 : last);
+	double left = layers;
+	left -= isnan(first) ? 0 : first;
+	left -= isnan(last) ? 0 : last;
 	if (left < 0 || (stages <= 0 && left != 0) || (stages > 0 && fmod(left, stages) != 0)) {
 		WRONG("%.15g of %.15g layers are left for %.15g pipeline stages beside the first or last one", left,
 		      layers, stages);

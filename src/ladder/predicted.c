@@ -3,17 +3,18 @@
 
 #include "base/mem.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 const char *const fo_rung_state_name[FO_RUNG_STATES] = {
-	"taken", "loses", "does not fit", "not told apart", "nothing to change", "beside",
+	"taken", "loses", "does not fit", "not told apart", "nothing to change", "not possible", "beside",
 };
 const char fo_predicted_unknown[] =
 	"weights gathered several layers ahead, page-locked memory of the loader, the first layer gathered before the "
-	"batch, early stop of recomputation, the time at which fp8 scales are computed, CPU affinity, clock boosts of GPU "
-	"and CPU";
+	"batch, early stop of recomputation, the time at which fp8 scales are computed, CPU affinity, clock boosts of "
+	"GPU and CPU";
 
 /* ---- a job with some settings changed ---- */
 
@@ -270,7 +271,7 @@ static const char *change_text(struct fo_predicted_ladder *l, struct fo_job *was
 			continue;
 		size_t n = 0;
 		for (const char *p = fo_job_setting_row[s].id; *p && n + 1 < sizeof name; p++)
-			name[n++] = (char)(*p == '_' ? '-' : *p >= 'A' && *p <= 'Z' ? *p - 'A' + 'a' : *p);
+			name[n++] = *p == '_' ? '-' : (char)tolower((unsigned char)*p);
 		name[n] = 0;
 		const char *before = fo_job_known(was, s) ? fo_job_text(was, s) : "not stated";
 		const char *one = fo_arena_printf(&l->arena, "%s %s -> %s", name, before, fo_job_text(is, s));
@@ -299,13 +300,14 @@ static void apply(struct fo_job *job, const struct attempt *a)
 	}
 }
 
-/* The fastest attempt that is legal and fits; *some: one is legal, at least. The caller ends out->job. */
-static bool best_of(const struct climb *k, const struct rung *r, const struct tried *from, struct tried *out,
-		    const char **change, bool *some)
+/* The fastest attempt that is legal and fits, whose state is TAKEN then; else why there is none. The caller ends
+ * out->job. */
+static enum fo_rung_state best_of(const struct climb *k, const struct rung *r, const struct tried *from,
+				  struct tried *out, const char **change)
 {
 	struct attempts a;
+	enum fo_rung_state none = FO_RUNG_IS_SO;
 	int best = -1;
-	*some = false;
 	*change = NULL;
 	attempts_of(k, r, &from->job, &a);
 	for (int i = 0; i < a.n; i++) {
@@ -316,7 +318,8 @@ static bool best_of(const struct climb *k, const struct rung *r, const struct tr
 		apply(&t.job, &a.v[i]);
 		bool ok = look(k, &t) == FO_OK && is_legal(k, &t);
 		fo_err_clear();
-		*some |= ok;
+		if (none != FO_RUNG_TOO_LARGE)
+			none = ok ? FO_RUNG_TOO_LARGE : FO_RUNG_ILLEGAL;
 		if (ok && t.fits && (best < 0 || t.step.tokens_s > out->step.tokens_s)) {
 			if (best >= 0)
 				fo_job_fini(&out->job);
@@ -327,12 +330,12 @@ static bool best_of(const struct climb *k, const struct rung *r, const struct tr
 		fo_job_fini(&t.job);
 	}
 	if (best < 0)
-		return false;
+		return none;
 	struct fo_job was;
 	fo_job_copy(&was, &from->job);
 	*change = change_text(k->l, &was, &out->job, &a.v[best]);
 	fo_job_fini(&was);
-	return true;
+	return FO_RUNG_TAKEN;
 }
 
 /* A hundredth of a percent is a rounding error. */
@@ -341,15 +344,14 @@ static bool best_of(const struct climb *k, const struct rung *r, const struct tr
 static void try_alone(const struct climb *k, const struct rung *r, struct fo_predicted_rung *out)
 {
 	struct tried t;
-	bool some;
 	out->alone = no_gain;
-	if (best_of(k, r, &k->base, &t, &out->change_alone, &some)) {
-		out->alone_fits = true;
-		gain_of(&k->base, &t, &out->alone);
-		fo_job_fini(&t.job);
-	} else if (some) {
+	enum fo_rung_state state = best_of(k, r, &k->base, &t, &out->change_alone);
+	if (state == FO_RUNG_TOO_LARGE)
 		out->change_alone = "no form of it fits";
-	}
+	if (state != FO_RUNG_TAKEN)
+		return;
+	gain_of(&k->base, &t, &out->alone);
+	fo_job_fini(&t.job);
 }
 
 static void keep(struct climb *k, struct tried *t)
@@ -361,12 +363,10 @@ static void keep(struct climb *k, struct tried *t)
 static void try_on_top(struct climb *k, const struct rung *r, struct fo_predicted_rung *out)
 {
 	struct tried t;
-	bool some, found = best_of(k, r, &k->top, &t, &out->change, &some);
 	out->step = no_gain;
-	if (!found) {
-		out->state = some ? FO_RUNG_TOO_LARGE : FO_RUNG_IS_SO;
+	out->state = best_of(k, r, &k->top, &t, &out->change);
+	if (out->state != FO_RUNG_TAKEN)
 		return;
-	}
 	gain_of(&k->top, &t, &out->step);
 	double memory = t.step.bytes / k->top.step.bytes;
 	if (r->beside) {
@@ -457,14 +457,14 @@ const char *fo_ladder_assume_baseline(struct fo_job *job)
 		const char *what;
 	} size[] = {
 		{ 2e10, 1, FO_JOB_RECOMPUTE_SELECTIVE, 1, 0,
-		  "the baseline: torchtitan's configuration of an 8B model (tp 1, selective recomputation, a local batch "
-		  "of 1, not compiled)" },
+		  "the baseline: torchtitan's configuration of an 8B model (tp 1, selective recomputation, a local "
+		  "batch of 1, not compiled)" },
 		{ 1.5e11, 8, FO_JOB_RECOMPUTE_FULL, 8, 0,
-		  "the baseline: torchtitan's configuration of a 70B model (tp 8, full recomputation, a local batch of 8, "
-		  "not compiled)" },
+		  "the baseline: torchtitan's configuration of a 70B model (tp 8, full recomputation, a local batch "
+		  "of 8, not compiled)" },
 		{ INFINITY, 8, FO_JOB_RECOMPUTE_FULL, 2, 1,
-		  "the baseline: torchtitan's configuration of a 405B model (tp 8, asynchronous, full recomputation, a "
-		  "local batch of 2, compiled)" },
+		  "the baseline: torchtitan's configuration of a 405B model (tp 8, asynchronous, full recomputation, "
+		  "a local batch of 2, compiled)" },
 	};
 	struct fo_predict_model m;
 	fo_predict_model_of(&job->model, &m);

@@ -1,6 +1,6 @@
 /* A ladder that nobody climbed: from a configuration as it is one change after the other, each alone and on top of
- * those before it, as src/predict sees them. The changes are those of Lambda's "Reproducible MFU optimization techniques"
- * (2026), in the order of its sections. A change that the prediction does not tell apart gets no gain. */
+ * those before it, as src/predict sees them. The changes are those of Lambda's "Reproducible MFU optimization
+ * techniques" (2026), in the order of its sections. A change that the prediction does not tell apart gets no gain. */
 #ifndef FO_LADDER_PREDICTED_H
 #define FO_LADDER_PREDICTED_H
 
@@ -13,6 +13,7 @@ enum fo_rung_state {
 	FO_RUNG_TOO_LARGE, /* there no form of it fits in memory: left out */
 	FO_RUNG_SAME,      /* the prediction does not tell it apart */
 	FO_RUNG_IS_SO,     /* the configuration has it, or has nothing that it is about */
+	FO_RUNG_ILLEGAL,   /* the framework, or what else is stated, allows no form of it */
 	FO_RUNG_BESIDE,    /* another number type: beside the chain, on top of all of it */
 	FO_RUNG_STATES
 };
@@ -23,7 +24,6 @@ struct fo_predicted_rung {
 	enum fo_rung_state state;
 	const char *change, *change_alone; /* "tp 8 -> 1"; NULL: nothing */
 	struct fo_predict_gain alone;      /* over the baseline; NAN: does not fit alone, or changes nothing there */
-	bool alone_fits;                   /* false with a change: it does not fit by itself */
 	struct fo_predict_gain step, together; /* over the rung before it; of the chain up to here over the baseline */
 	double seconds, tokens_s, mfu_causal, bytes, global_batch; /* of the chain up to here */
 };

@@ -149,19 +149,28 @@ static fo_status plan_bytes(const struct fo_model *m, struct fo_lowering run, bo
 	return FO_OK;
 }
 
-/* Seconds of a step with this split: every micro-batch after the second costs as much as the second. */
+/* Micro-batches that a step has at least. */
+static int64_t fewest(const struct fo_lowering *run)
+{
+	const int32_t stages = fo_mesh_pp(&run->mesh);
+	return stages > 1 && run->pass.pp == 1 + FO_PP_DUALPIPE_V ? 2 * stages : 1;
+}
+
+/* Seconds of a step with this split: every micro-batch after the second that it can have costs as much as the second.
+ */
 static fo_status find_seconds(const struct fo_model *m, const struct fo_choose_rates *rates, struct split *s)
 {
 	double seconds[2];
+	const int64_t least = fewest(&s->run);
 	for (int i = 0; i < 2; i++) {
 		struct fo_program p;
 		struct fo_lowering run = s->run;
-		run.micro_batches = i + 1;
+		run.micro_batches = least + i;
 		FO_TRY(fo_pass_build(&p, m, &run));
 		seconds[i] = fo_program_seconds(&p, rates, false);
 		fo_program_fini(&p);
 	}
-	s->seconds = seconds[0] + (double)(s->run.micro_batches - 1) * (seconds[1] - seconds[0]);
+	s->seconds = seconds[0] + (double)(s->run.micro_batches - least) * (seconds[1] - seconds[0]);
 	return FO_OK;
 }
 
@@ -301,7 +310,8 @@ static struct fo_lowering lowering_of(const struct search *s, const struct candi
 		return run;
 	if (stages > 1) {
 		run.stages.repeats = stages;
-		run.stages.repeat[stage] = (struct fo_stage_repeat){ c->first, c->rest, (int16_t)c->layers };
+		run.stages.repeat[stage] = (struct fo_stage_repeat){ (uint8_t)sets_of(c->first),
+								     (uint8_t)sets_of(c->rest), (int16_t)c->layers };
 		return run;
 	}
 	run.pass.recompute = sets_of(c->first);
@@ -522,6 +532,8 @@ static fo_status measure_splits(struct search *s, const struct fo_ask *ask, int 
 				continue;
 			if (batch_rows)
 				run.rows = batch_rows / mb, run.micro_batches = mb;
+			if (batch_rows > mb && mb < fewest(&run)) /* the last one, each row by itself, says why */
+				continue;
 			if (s->want->divide)
 				FO_TRY(fo_pass_divide(s->m, &run, s->want->stage_bytes, s->want->recompute,
 						      s->want->rates));
@@ -741,6 +753,12 @@ struct room {
 	const struct fo_choose_rates *device;
 };
 
+/* The budget that a run file names is the job's; each rank plans with its share. */
+static int64_t said_budget(const struct fo_run *r)
+{
+	return (r->memory_budget ? r->memory_budget : r->memory_limit) / fo_max(r->ranks, 1);
+}
+
 static fo_status choose_open(const struct fo_run *r, const struct room *room, struct fo_choice *out)
 {
 	struct fo_ask ask[STATE_FORMATS];
@@ -752,8 +770,7 @@ static fo_status choose_open(const struct fo_run *r, const struct room *room, st
 					.recompute = r->recompute == FO_RUN_RECOMPUTE_AUTO,
 					.divide = fo_run_balances(r),
 					/* Free memory is left out: the same run file divides alike everywhere. */
-					.stage_bytes = (r->memory_budget ? r->memory_budget : r->memory_limit) /
-						       (r->ranks > 1 ? r->ranks : 1),
+					.stage_bytes = said_budget(r),
 					.fuse_loss = room->device && r->fuse_loss == FO_RUN_FUSE_LOSS_AUTO,
 					.rates = room->device };
 	/* Nothing is left to choose, or nothing limits it. */
@@ -826,8 +843,7 @@ fo_status fo_pass_choose_run(const struct fo_run *r, const struct fo_model *m, i
 fo_status fo_pass_choose_said(const struct fo_run *r, const struct fo_model *m, struct fo_choice *out)
 {
 	const struct fo_choose_rates rates = fo_choose_device(NULL, fo_run_precision(r));
-	/* The budget is the job's; each rank plans with its share, as training does. */
-	int64_t budget = (r->memory_budget ? r->memory_budget : r->memory_limit) / (r->ranks > 1 ? r->ranks : 1);
+	const int64_t budget = said_budget(r);
 	enum fo_run_device kind;
 	int index;
 	bool on_device = r->device && fo_run_device_parse(r->device, &kind, &index) && kind == FO_RUN_DEVICE_CUDA;

@@ -2,13 +2,14 @@
  * small programs, built with the run's own passes, and schedule.h splits by that.
  *
  * The answer depends on the run file alone: rates are fixed (fo_choose_rates, whose ratios alone matter), and the room
- * is what memory.budget or memory.limit say, not what a machine has free. So all ranks divide alike, and a run that goes
- * on has the same stages.
+ * is what memory.budget or memory.limit say, not what a machine has free. So all ranks divide alike, and a run that
+ * goes on has the same stages.
  *
  * A stage's time is that of its blocks forward and backward, and its share of the optimizer's, which runs once a step.
  * Transfers are left out: every stage has them. */
 #include "pass/pass.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,7 +92,7 @@ static void find_held(const struct fo_program *p, const struct fo_unrolled *u, s
 	for (int i = 0; i < u->n; i++) {
 		double *most = &w->work[block_at(p, u, i)->unit];
 		now += live[i];
-		*most = now > *most ? now : *most;
+		*most = fmax(*most, now);
 	}
 	free(live);
 }
@@ -133,18 +134,20 @@ static fo_status costs_of(const struct fo_model *m, const struct fo_lowering *ru
 	FO_TRY(measure(m, run, 1, rates, &one));
 	FO_TRY(measure(m, run, 2, rates, &two));
 	const double share = 1 / (double)run->micro_batches;
-	const double head_work = one.work[FO_UNIT_HEAD] - one.work[FO_UNIT_LAYER];
-	*work = one.work[FO_UNIT_LAYER];
-	*c = (struct fo_pp_costs){ .layer_s = two.seconds[FO_UNIT_LAYER] - one.seconds[FO_UNIT_LAYER] +
-					      share * (two.once[FO_UNIT_LAYER] - one.once[FO_UNIT_LAYER]),
-				   .embed_s = one.seconds[FO_UNIT_EMBED] + share * one.once[FO_UNIT_EMBED],
-				   /* Both ends update the matrix of a tied head. */
-				   .head_s = one.seconds[FO_UNIT_HEAD] +
-					     share * (one.once[FO_UNIT_HEAD] + (m->tied ? one.once[FO_UNIT_EMBED] : 0)),
-				   .layer_bytes = one.bytes[FO_UNIT_LAYER],
-				   .embed_bytes = one.bytes[FO_UNIT_EMBED],
-				   .head_bytes = one.bytes[FO_UNIT_HEAD] + (head_work > 0 ? head_work : 0),
-				   .layer_held = two.held - one.held };
+	const double *once = one.once, *work_of = one.work;
+	/* Both ends update the matrix of a tied head. */
+	const double tied = m->tied ? once[FO_UNIT_EMBED] : 0;
+	*work = work_of[FO_UNIT_LAYER];
+	*c = (struct fo_pp_costs){
+		.layer_s = two.seconds[FO_UNIT_LAYER] - one.seconds[FO_UNIT_LAYER] +
+			   share * (two.once[FO_UNIT_LAYER] - once[FO_UNIT_LAYER]),
+		.embed_s = one.seconds[FO_UNIT_EMBED] + share * once[FO_UNIT_EMBED],
+		.head_s = one.seconds[FO_UNIT_HEAD] + share * (once[FO_UNIT_HEAD] + tied),
+		.layer_bytes = one.bytes[FO_UNIT_LAYER],
+		.embed_bytes = one.bytes[FO_UNIT_EMBED],
+		.head_bytes = one.bytes[FO_UNIT_HEAD] + fmax(work_of[FO_UNIT_HEAD] - work_of[FO_UNIT_LAYER], 0),
+		.layer_held = two.held - one.held,
+	};
 	return FO_OK;
 }
 
@@ -156,8 +159,8 @@ static void look(const struct fo_pp_shape *shape, const int32_t *layers, const s
 	for (int32_t s = 0; s < shape->stages; s++) {
 		double seconds, bytes;
 		fo_pp_stage_costs(shape, s, layers, c, &seconds, &bytes);
-		*slowest = seconds > *slowest ? seconds : *slowest;
-		*fullest = bytes > *fullest ? bytes : *fullest;
+		*slowest = fmax(*slowest, seconds);
+		*fullest = fmax(*fullest, bytes);
 	}
 }
 
@@ -189,15 +192,18 @@ fo_status fo_pass_divide(const struct fo_model *m, struct fo_lowering *run, int6
 		FO_TRY(costs_of(m, &lean, rates, &lean_costs, &unused));
 		c.layer_held = lean_costs.layer_held;
 	}
-	c.room = room_bytes && (double)room_bytes <= work ? 1 : (double)room_bytes - (room_bytes ? work : 0);
+	if (room_bytes)
+		c.room = fmax((double)room_bytes - work, 1);
 	fo_status st = fo_pp_balance_of(&b, &shape, (int32_t)m->layers, &c);
 	if (st == FO_ENOMEM) { /* the plan of the whole program says what it takes */
 		fo_err_clear();
 		c.room = 0;
 		st = fo_pp_balance_of(&b, &shape, (int32_t)m->layers, &c);
 	}
-	if (st != FO_OK)
-		return st;
+	if (st != FO_OK) { /* more layers than it looks at: even stages are legal */
+		fo_err_clear();
+		return FO_OK;
+	}
 	look(&shape, even, &c, &even_s, &even_bytes);
 	if ((c.room > 0 && even_bytes > c.room) || b.slowest_s < even_s * (1 - LEAST_GAIN))
 		take(run, split, fo_pp_parts(&shape));

@@ -118,51 +118,6 @@ fo_status fo_passes_apply(struct fo_program *p)
 	return FO_OK;
 }
 
-/* Sums over the stages' own programs. Both ends' update of a tied embedding is no matmul. */
-static void note_stages(struct fo_program *p)
-{
-	double none = 0, one = 0;
-	for (int32_t k = 0; k < fo_mesh_pp(&p->run.mesh); k++) {
-		struct fo_program stage;
-		const int32_t ranks = fo_mesh_stage_ranks(&p->run.mesh);
-		if (fo_pass_build_stage(&stage, p, k) != FO_OK) {
-			fo_err_clear(); /* then it is not known */
-			return;
-		}
-		const double own = fo_program_cost(&stage, 0).exec;
-		none += own * ranks;
-		one += (fo_program_cost(&stage, 1).exec - own) * ranks;
-		fo_program_fini(&stage);
-	}
-	p->job_exec = none;
-	p->job_exec_pair = one;
-}
-
-void fo_pass_note_job(struct fo_program *p)
-{
-	struct fo_program all;
-	struct fo_lowering low = p->run;
-	if (!p->staged)
-		return;
-	if (p->run.stages.repeats) { /* no rank with all layers repeats what each of these does */
-		note_stages(p);
-		return;
-	}
-	/* Stages divide slots, so together they run what one rank with all layers runs. A tied embedding's second
-	 * update is left out: it is no matmul. */
-	low.mesh.rank %= fo_mesh_stage_ranks(&low.mesh);
-	low.mesh.pp = 0;
-	low.pass.pp = low.pass.pp_chunks = 0;
-	if (fo_pass_build(&all, &p->model, &low) != FO_OK) {
-		fo_err_clear(); /* then it is not known */
-		return;
-	}
-	const double none = fo_program_cost(&all, 0).exec, one = fo_program_cost(&all, 1).exec;
-	p->job_exec = none * all.ranks;
-	p->job_exec_pair = (one - none) * all.ranks;
-	fo_program_fini(&all);
-}
-
 fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run)
 {
 	FO_TRY(fo_program_lower(p, m, run));

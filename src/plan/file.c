@@ -1,10 +1,13 @@
 /* The record of a plan: one table that writes and reads it. */
 #include "plan/file.h"
 
+#include "base/fs.h"
+
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { BYTES_MOST = 4 << 20, VERSION = 1 };
+enum { BYTES_MOST = 4 << 20, VERSION = 1, BEGIN = 256 };
 #define WORD "plan"
 
 #define POINT(m, key, unit, means, ...) FO_FIELD(struct fo_plan_file_point, m, key, unit, means, __VA_ARGS__)
@@ -81,8 +84,8 @@ static void check(const void *record, struct fo_schema_reader *r)
 
 /* Written, the record stands in an object that has its version already. */
 static const struct fo_schema written = { "", "plan", FO_FIELDS(struct fo_plan_file, field) },
-			      read = { "", "plan of 'flatout plan --json'", .version = VERSION,
-				       FO_FIELDS(struct fo_plan_file, field), .check = check };
+			      plan_schema = { "", "plan of 'flatout plan --json'", .version = VERSION,
+					      FO_FIELDS(struct fo_plan_file, field), .check = check };
 
 void fo_plan_file_write(const struct fo_plan_file *f, struct fo_json *j)
 {
@@ -94,13 +97,12 @@ void fo_plan_file_write(const struct fo_plan_file *f, struct fo_json *j)
 fo_status fo_plan_file_read(struct fo_plan_file *f, const char *path, struct fo_arena *arena)
 {
 	struct fo_schema_reader r = { .arena = arena, .where = path };
-	fo_schema_blank(&read, f);
-	return fo_schema_read_file(&read, path, BYTES_MOST, f, &r);
+	fo_schema_blank(&plan_schema, f);
+	return fo_schema_read_file(&plan_schema, path, BYTES_MOST, f, &r);
 }
 
 bool fo_plan_file_is(const char *text, size_t len)
 {
-	enum { BEGIN = 200 };
 	static const char key[] = "\"of\"";
 	const char *at = text, *end = text + (len < BEGIN ? len : BEGIN);
 	while (at < end && strchr(" \t\r\n", *at))
@@ -116,6 +118,19 @@ bool fo_plan_file_is(const char *text, size_t len)
 		       !memcmp(at, "\"" WORD "\"", strlen("\"" WORD "\""));
 	}
 	return false;
+}
+
+bool fo_plan_file_here(const char *path)
+{
+	char text[BEGIN];
+	int fd;
+	if (fo_fs_open_regular(path, &fd) != FO_OK) {
+		fo_err_clear();
+		return false;
+	}
+	ssize_t n = read(fd, text, sizeof text);
+	close(fd);
+	return n > 0 && fo_plan_file_is(text, (size_t)n);
 }
 
 struct fo_range fo_plan_file_tokens_s(const struct fo_plan_file *f)

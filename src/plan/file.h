@@ -37,6 +37,8 @@ void fo_plan_file_write(const struct fo_plan_file *f, struct fo_json *j);
 FO_CHECKED fo_status fo_plan_file_read(struct fo_plan_file *f, const char *path, struct fo_arena *arena);
 /* Is the text's begin that of a plan? Looks no further: the rest may be damaged. */
 bool fo_plan_file_is(const char *text, size_t len);
+/* The same of a regular file; one that cannot be read is none. */
+bool fo_plan_file_here(const char *path);
 /* Tokens/s of all devices of the best division, its interval. */
 struct fo_range fo_plan_file_tokens_s(const struct fo_plan_file *f);
 /* mfu_causal over the interval of step times, at most 1. */

@@ -27,6 +27,7 @@ struct looking {
 	struct fo_plan_landscape *o;
 	struct fo_plan_place *cell; /* seconds 0: empty */
 	double usable, mfu_most;
+	struct fo_predict_shared shared;
 };
 
 static size_t place_on(double v, double most, size_t parts)
@@ -40,8 +41,7 @@ static bool look(void *ctx, const struct fo_predict_layout *l, int again)
 	struct looking *k = ctx;
 	struct fo_predict_step s;
 	(void)again;
-	fo_predict_point(&k->a->base, l, &s);
-	if (s.wrong || !(s.seconds > 0) || !isfinite(s.seconds))
+	if (!fo_predict_point_within(&k->a->base, l, &k->shared, INFINITY, &s) || !isfinite(s.seconds))
 		return true;
 	k->o->divisions++;
 	if (s.bytes > k->o->memory_most) {
@@ -61,8 +61,11 @@ void fo_plan_landscape_of(struct fo_plan_landscape *o, const struct fo_plan_aske
 			  double mfu_most)
 {
 	*o = (struct fo_plan_landscape){ .memory_most = memory_most };
-	struct looking k = { a, o, fo_xmalloc(CELLS * sizeof *k.cell),
-			     a->memory_bytes > 0 ? a->memory_bytes : a->base.job.machine.memory_bytes, mfu_most };
+	struct looking k = { .a = a,
+			     .o = o,
+			     .cell = fo_xmalloc(CELLS * sizeof *k.cell),
+			     .usable = a->memory_bytes > 0 ? a->memory_bytes : a->base.job.machine.memory_bytes,
+			     .mfu_most = mfu_most };
 	for (size_t i = 0; i < CELLS; i++)
 		k.cell[i] = (struct fo_plan_place){ 0 };
 	fo_plan_each(a, look, &k);

@@ -283,7 +283,9 @@ static void take_ranks(struct fo_plan_mesh *m, const struct fo_plan_meshes_asked
 		       double pairs)
 {
 	struct fo_sim_ranks x;
-	if (fo_sim_ranks_init(&x, p) == FO_OK && fo_sim_ranks_step(&x, a->rates, a->links, a->cores, pairs) == FO_OK) {
+	fo_status st = fo_sim_ranks_init(&x, p);
+	x.apart = fo_run_is_paced(a->run);
+	if (st == FO_OK && fo_sim_ranks_step(&x, a->rates, a->links, a->cores, pairs) == FO_OK) {
 		double all = 0;
 		m->legal = true;
 		m->step_s = x.step_s;

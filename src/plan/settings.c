@@ -57,6 +57,56 @@ static void flatout(const struct said *s)
 		fo_str_puts(s->out, "  fp8: current\n");
 }
 
+/* torchtitan 0.3 takes arguments of a configuration that it has; types of matmuls are part of it. NULL: it has none. */
+static const char *titan_config(const struct said *s)
+{
+	static const struct {
+		const char *model;
+		enum fo_predict_type type;
+		const char *config;
+	} of[] = { { "llama-3.1-8b", FO_PREDICT_BF16, "llama3_8b" },
+		   { "llama-3.1-8b", FO_PREDICT_MXFP8, "llama3_8b_mxfp8" },
+		   { "llama-3.1-70b", FO_PREDICT_BF16, "llama3_70b" },
+		   { "llama-3.1-405b", FO_PREDICT_FP8, "llama3_405b" } };
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+		if (!strcmp(s->model, of[i].model) && type_of(s) == of[i].type)
+			return of[i].config;
+	return NULL;
+}
+
+/* A comment of the file: the same division as arguments. */
+static void titan_arguments(const struct said *s, double shard, const char *again)
+{
+	const struct fo_predict_layout *l = s->l;
+	const char *config = titan_config(s);
+	fo_str_puts(s->out, "# torchtitan 0.2 reads this file. ");
+	if (!config) {
+		fo_str_puts(s->out, "0.3 has no configuration of this model in this number type.\n");
+		return;
+	}
+	fo_str_printf(
+		s->out,
+		"0.3 takes arguments:\n# --module llama3 --config %s --training.seq-len %.0f\n"
+		"# --training.local-batch-size %.0f --training.global-batch-size %.0f\n"
+		"# --parallelism.data-parallel-replicate-degree %.0f --parallelism.data-parallel-shard-degree %.0f\n"
+		"# --parallelism.tensor-parallel-degree %.0f --parallelism.context-parallel-degree %.0f\n",
+		config, s->a->base.job.seq, l->pp > 1 ? l->micro_batch * l->micro_batches : l->micro_batch,
+		l->global_batch, s->dp / shard, shard, l->tp, l->cp);
+	if (l->zero >= 3)
+		fo_str_printf(s->out, "# --parallelism.fsdp-reshard-after-forward %s\n",
+			      l->keeps_weights ? "never" : "always");
+	fo_str_printf(s->out, "# --parallelism.pipeline-parallel-degree %.0f", l->pp);
+	if (l->pp > 1 || l->ep > 1) /* its CUDA graphs take neither */
+		fo_str_puts(s->out, " --training.disable-cuda-graphs");
+	if (l->pp > 1)
+		fo_str_printf(s->out,
+			      " --parallelism.pipeline-parallel-schedule %s\n"
+			      "# --parallelism.pipeline-parallel-microbatch-size %.0f",
+			      l->chunks > 1 ? "Interleaved1F1B" : "1F1B", l->micro_batch);
+	fo_str_printf(s->out, "\n# --compile.enable%s activation-checkpoint:%s\n",
+		      l->tp_overlap > 0 ? " --compile.enable-async-tensor-parallel" : "", again);
+}
+
 static void torchtitan(const struct said *s)
 {
 	const struct fo_predict_layout *l = s->l;
@@ -67,6 +117,7 @@ static void torchtitan(const struct said *s)
 						{ "llama-3.1-70b", "70B" },
 						{ "llama-3.1-405b", "405B" } };
 	double shard = l->zero >= 3 ? sharers(s) / l->cp : 1;
+	titan_arguments(s, shard, again[s->again]);
 	fo_str_puts(s->out, "[model]\n");
 	for (size_t i = 0; i < sizeof model / sizeof *model; i++)
 		if (!strcmp(s->model, model[i][0]))

@@ -172,16 +172,39 @@ static double layers_of(const struct fo_predict_layout *l, const struct fo_predi
 	return stage == (int32_t)l->pp - 1 ? u->last : u->middle;
 }
 
+static struct fo_pp_shape shape_of(const struct fo_predict_layout *l, const struct fo_predict_step *s)
+{
+	enum fo_pp_kind kind = kind_of(l);
+	return (struct fo_pp_shape){ .kind = kind,
+				     .stages = (int32_t)fmax(1, l->pp),
+				     .micro_batches = (int32_t)fmax(1, s->micro_batches),
+				     .chunks = kind == FO_PP_INTERLEAVED ? (int32_t)l->chunks : 1 };
+}
+
+bool fo_plan_bubble_of(struct fo_pp_formula *out, const struct fo_predict_layout *l, const struct fo_predict_step *s)
+{
+	const struct fo_pp_shape shape = shape_of(l, s);
+	const struct fo_predict_slots *t = &s->slots;
+	double layers = 0, way[2];
+	if (shape.stages < 2)
+		return false;
+	for (int32_t i = 0; i < shape.stages; i++)
+		layers += layers_of(l, s, i) / shape.stages;
+	for (int k = 0; k < 2; k++) {
+		way[k] = layers * t->work[k] + t->head[k] / shape.stages;
+		for (int i = 0; i < FO_PREDICT_CALLS; i++)
+			way[k] += layers * t->call[i][k];
+	}
+	const double weight = layers * t->weight + t->head_weight / shape.stages;
+	fo_pp_formula_of(out, &shape, way[0], way[1] - weight, weight);
+	return true;
+}
+
 fo_status fo_plan_timeline_of(struct fo_plan_timeline *out, const struct fo_predict_layout *l,
 			      const struct fo_predict_step *s)
 {
 	*out = (struct fo_plan_timeline){ 0 };
-	struct making k = { .f = &out->fleet, .s = s };
-	enum fo_pp_kind kind = kind_of(l);
-	k.shape = (struct fo_pp_shape){ .kind = kind,
-					.stages = (int32_t)fmax(1, l->pp),
-					.micro_batches = (int32_t)fmax(1, s->micro_batches),
-					.chunks = kind == FO_PP_INTERLEAVED ? (int32_t)l->chunks : 1 };
+	struct making k = { .f = &out->fleet, .s = s, .shape = shape_of(l, s) };
 	FO_TRY(fo_pp_legal(&k.shape));
 	axes(&k, l, s);
 	struct fo_pp_slot *order = fo_xmalloc((size_t)fo_pp_slots_most(&k.shape) * sizeof *order);

@@ -7,6 +7,7 @@
 #define FO_PLAN_TIMELINE_H
 
 #include "predict/predict.h"
+#include "program/schedule.h"
 #include "sim/fleet.h"
 
 /* What an operation is; fo_plan_op_name has the words. */
@@ -35,6 +36,9 @@ struct fo_plan_timeline {
  * fini in no case of failure. */
 FO_CHECKED fo_status fo_plan_timeline_of(struct fo_plan_timeline *out, const struct fo_predict_layout *l,
 					 const struct fo_predict_step *s);
+/* The published formula of the layout's schedule, with the times of the mean stage: what the bubble would be if stages
+ * were even and messages took no time. False: there is no pipeline. */
+bool fo_plan_bubble_of(struct fo_pp_formula *out, const struct fo_predict_layout *l, const struct fo_predict_step *s);
 void fo_plan_timeline_fini(struct fo_plan_timeline *t);
 
 #endif

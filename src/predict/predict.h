@@ -133,8 +133,8 @@ enum fo_predict_schedule {
 	FO_PREDICT_ZB_H2,
 	FO_PREDICT_SCHEDULES
 };
-/* Layers of the first and the last pipeline stage, and of each of those between them (of the fullest one); all 0: stages
- * are as even as can be. */
+/* Layers of the first and the last pipeline stage, and of each of those between them (of the fullest one); all 0:
+ * stages are as even as can be. */
 struct fo_predict_uneven {
 	double first, middle, last;
 };

@@ -168,6 +168,26 @@ struct fo_pp_shape fo_lowering_pipeline(const struct fo_lowering *run)
 								   : fo_pp_chunks_usual(kind) };
 }
 
+static fo_status check_schedule(const struct fo_pp_shape *shape)
+{
+	struct fo_pp_plan plan;
+	FO_TRY(fo_pp_legal(shape));
+	if (shape->kind != FO_PP_DUALPIPE_V) /* all others run on lanes, with any number of stages */
+		return FO_OK;
+	fo_pp_plan_of(&plan, shape);
+	const fo_status st = fo_pp_check(&plan, FO_PP_LANES);
+	fo_pp_plan_free(&plan);
+	if (st == FO_OK)
+		return FO_OK;
+	fo_err_clear();
+	return fo_hint(
+		fo_fail(FO_EARG,
+			"dualpipe-v of %d stages needs messages that overtake each other, and lanes between ranks "
+			"keep their order: they would wait for ever",
+			shape->stages),
+		"5 stages or fewer, or pass.pp=zb-h1");
+}
+
 static fo_status check_repeats(const struct fo_lowering *run, const struct fo_pp_shape *shape)
 {
 	const struct fo_staging *s = &run->stages;
@@ -215,7 +235,7 @@ fo_status fo_lowering_check_pipeline(const struct fo_lowering *run, int64_t laye
 		return fo_fail(FO_EARG, "%d stages of a pipeline need a schedule: pass.pp names one", stages);
 	const struct fo_pp_shape shape = fo_lowering_pipeline(run);
 	if (run->mode == FO_MODE_TRAIN) /* evaluation goes forward alone, in any schedule's parts */
-		FO_TRY(fo_pp_legal(&shape));
+		FO_TRY(check_schedule(&shape));
 	const int64_t parts = (int64_t)shape.stages * shape.chunks;
 	FO_TRY(check_repeats(run, &shape));
 	if (run->stages.parts)

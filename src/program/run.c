@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first of enum fo_pp_kind. DualPipe-V wants more micro-batches than the programs have that choices are made
- * with. */
-#define FO_RUN_PP_KINDS "gpipe|1f1b|interleaved|zb-h1|zb-h2"
+/* enum fo_pp_kind */
+#define FO_RUN_PP_KINDS "gpipe|1f1b|interleaved|zb-h1|zb-h2|dualpipe-v"
 
 #define R struct fo_run
 const struct fo_opt fo_run_options[] = {
@@ -233,7 +232,7 @@ const struct fo_opt fo_run_options[] = {
 		    "with mesh.pp: in which order stages work on micro-batches forward and backward",
 		    FO_RUN_PP_KINDS), /* enum fo_pp_kind */
 	FO_OPT_INT(R, pp_chunks, "pass.pp-chunks", "N", "0", 0, FO_PP_CHUNKS_MOST, "parts",
-		   "parts of the model that each stage has; 0: as usual: two of interleaved, else one"),
+		   "parts of the model that each stage has; 0: as usual: two of interleaved and dualpipe-v, else one"),
 	FO_OPT_INT(R, ddp, "pass.ddp", "N", "25", 1, 1 << 20, "MiB",
 		   "on several ranks: gradients are added up in buckets of N MiB while backward goes on"),
 	FO_OPT_YES_NO(R, overlap, "pass.overlap", "yes",

@@ -200,8 +200,10 @@ static void add_parts(struct rows *r, const char *const *name, const int64_t *ns
 static void ledger_table(struct fo_doc *doc, const struct fo_trace *t, const struct fo_device_ledger *v)
 {
 	const struct fo_ledger *l = fo_shown_ledger(doc, v);
-	const int64_t comm[] = { l->exposed_wait_ns, l->exposed_transfer_ns, l->exposed_comm_unknown_ns };
-	const char *const comm_text[] = { fo_wait_words, fo_transfer_words, fo_wait_or_transfer_words };
+	const int64_t comm[] = { l->exposed_wait_ns - l->exposed_bubble_ns, l->exposed_bubble_ns,
+				 l->exposed_transfer_ns, l->exposed_comm_unknown_ns };
+	const char *const comm_text[] = { fo_wait_words, fo_bubble_words, fo_transfer_words,
+					  fo_wait_or_transfer_words };
 	struct rows r = { doc, t, l };
 	char label[48];
 	fo_doc_table(doc, FO_DRAW_SLIM, NULL, "lrrrr", fo_shown_step_words(label, v), "share", "ms", "operations",
@@ -209,7 +211,7 @@ static void ledger_table(struct fo_doc *doc, const struct fo_trace *t, const str
 	add_row(&r, "", "compute", l->comp_ns, -1);
 	add_parts(&r, fo_class_words, l->class_ns, FO_K_COMPUTE_COUNT, true);
 	add_row(&r, "", "exposed communication", l->exposed_comm_ns, FO_K_COMMUNICATION);
-	add_parts(&r, comm_text, comm, 3, false);
+	add_parts(&r, comm_text, comm, sizeof comm / sizeof *comm, false);
 	add_row(&r, "", "exposed copies", l->exposed_mem_ns, FO_K_MEMORY);
 	add_parts(&r, fo_copy_words, l->copy_ns, FO_COPY_COUNT, false);
 	add_row(&r, "", "idle", l->idle_total_ns, -1);

@@ -199,16 +199,23 @@ static void own_pipeline(struct fo_doc *doc, const struct fo_diagnosis *d)
 	struct fo_draw_slots c;
 	struct fo_program p;
 	int32_t step;
+	const char *why;
+	struct fo_slots_bubble bubble;
 	if (d->ranks < 2 || d->rank[0].trace->format != FO_TRACE_OWN)
 		return;
 	const char **path = fo_doc_alloc(doc, (size_t)d->ranks * sizeof *path);
 	for (int i = 0; i < d->ranks; i++)
 		path[i] = d->rank[i].trace->path;
-	if (!fo_slots_of_files(doc, &c, path, d->ranks, &p, &step))
+	if (!fo_slots_of_files(doc, &c, path, d->ranks, &p, &step, &why)) {
+		if (why)
+			fo_doc_line(doc, "bubble", "not known: %s", why);
 		return;
+	}
 	const struct fo_pp_shape shape = fo_lowering_pipeline(&p.run);
 	fo_program_fini(&p);
 	fo_slots_draw(doc, &c, &shape, step);
+	fo_slots_bubble_of(&bubble, &c, &shape);
+	fo_doc_line(doc, "bubble", "%s", fo_slots_bubble_text(doc, &bubble, step));
 }
 
 void fo_ranks_section(struct fo_doc *doc, const struct fo_diagnosis *d)

@@ -45,7 +45,8 @@ void fo_ledger_parts(const struct fo_ledger *l, int64_t part[FO_LEDGER_PARTS])
 	memset(part, 0, FO_LEDGER_PARTS * sizeof *part);
 	for (int k = 0; k < FO_K_COMPUTE_COUNT; k++)
 		part[fo_ledger_part_of((enum fo_kernel_class)k)] += l->class_ns[k];
-	part[FO_LEDGER_WAIT] = l->exposed_wait_ns;
+	part[FO_LEDGER_WAIT] = l->exposed_wait_ns - l->exposed_bubble_ns;
+	part[FO_LEDGER_BUBBLE] = l->exposed_bubble_ns;
 	part[FO_LEDGER_TRANSFER] = l->exposed_transfer_ns;
 	part[FO_LEDGER_COMM_UNKNOWN] = l->exposed_comm_unknown_ns;
 	part[FO_LEDGER_COPIES] = l->exposed_mem_ns;

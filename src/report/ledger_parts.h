@@ -23,6 +23,7 @@
 	X(OTHER, "other kernels", 16)                            \
 	X(OPTIMIZER, "optimizer", 28)                            \
 	X(WAIT, "communication: waiting for a late rank", 14)    \
+	X(BUBBLE, "communication: the pipeline's bubble", 5)     \
 	X(TRANSFER, "communication: transfer", 6)                \
 	X(COMM_UNKNOWN, "communication: waiting or transfer", 1) \
 	X(COPIES, "copies and fills", 11)                        \

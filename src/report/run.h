@@ -48,14 +48,25 @@ struct fo_report_buffer { /* of those alive at the peak, all layers and micro-ba
 	enum fo_report_life life;
 	int64_t copies, bytes;
 };
+/* A stage of a pipeline: planned bytes of each of its ranks. */
+struct fo_report_stage {
+	int32_t ranks;
+	int64_t layers;
+	const char *recompute;
+	double arena_bytes, persistent_bytes;
+};
+/* Pictures are of one rank's program times its ranks: of a pipeline's those of its fullest stage. */
 struct fo_report_memory {
 	double *live[FO_LIFE_COUNT]; /* bytes at each point of the step; NULL: more than 2^22 operations, or no program
 				      */
 	int64_t points;              /* operations in issue order */
 	int64_t peak;                /* the operation with the most */
-	double peak_bytes[FO_LIFE_COUNT];
-	double arena_bytes;              /* planned for all that does not persist; NaN without a program */
-	struct fo_report_buffer *buffer; /* the largest first */
+	double peak_bytes[FO_LIFE_COUNT]; /* of a pipeline the sums over its stages, each at its own peak */
+	double arena_bytes;               /* planned for all that does not persist; NaN without a program */
+	struct fo_report_stage *stage;    /* [stages] */
+	int stages, shown;                /* 0: no pipeline, or its other stages are not known; the pictures' stage */
+	bool others_unknown;              /* a pipeline whose program this version makes in another way */
+	struct fo_report_buffer *buffer;  /* the largest first */
 	int buffers;
 };
 

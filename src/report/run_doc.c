@@ -123,6 +123,13 @@ static void step_figures(struct page *p)
 /* Appends ", " and a text to *list. */
 #define JOIN(list, ...) (list = fo_doc_join(d, list, fo_doc_printf(d, __VA_ARGS__)))
 
+static const char *whose_peak(const struct fo_report_memory *m)
+{
+	if (m->others_unknown)
+		return "the first stage's peak";
+	return m->stages ? "each stage's peak" : "the peak";
+}
+
 /* Says in a line each what the page shows as pictures and tables. */
 static void screen_figures(struct page *p)
 {
@@ -158,8 +165,10 @@ static void screen_figures(struct page *p)
 		planned = fo_doc_printf(d, "planned %s, measured %s", bytes(p, e->planned_bytes),
 					bytes(p, e->measured_bytes));
 	if (*text)
-		fo_doc_fact(d, "memory", fo_doc_printf(d, "at the peak: %s%s%s", text, *planned ? "; " : "", planned),
-			    NULL);
+		fo_doc_fact(
+			d, "memory",
+			fo_doc_printf(d, "at %s: %s%s%s", whose_peak(&o->memory), text, *planned ? "; " : "", planned),
+			NULL);
 	else if (*planned)
 		fo_doc_fact(d, "memory", planned, NULL);
 }
@@ -574,18 +583,45 @@ static void draw_buffers(struct page *p)
 	fo_doc_details_end(p->d);
 }
 
+/* Planned bytes by stage of a pipeline. */
+static void stage_table(struct page *p)
+{
+	const struct fo_report_memory *m = &p->o->memory;
+	if (m->others_unknown)
+		fo_doc_para(
+			p->d,
+			"What the other stages hold is not known: this version makes another step program of the run.");
+	if (!m->stages)
+		return;
+	fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrlrrr", "stage", "layers", "recomputes", "activations",
+		     "weights, state", "all its ranks");
+	for (int k = 0; k < m->stages; k++) {
+		const struct fo_report_stage *s = &m->stage[k];
+		fo_doc_row(p->d, fo_doc_printf(p->d, "%d, %d rank%s", k, s->ranks, fo_doc_plural(s->ranks)),
+			   fo_doc_printf(p->d, "%lld", (long long)s->layers), s->recompute, bytes(p, s->arena_bytes),
+			   bytes(p, s->persistent_bytes), bytes(p, (s->arena_bytes + s->persistent_bytes) * s->ranks));
+	}
+	fo_doc_para(p->d, "Planned for each rank of a stage, and for all of them.");
+}
+
 static void draw_memory(struct page *p)
 {
 	const struct fo_report_memory *m = &p->o->memory;
 	const struct fo_record_start *s = fo_record_last_start(p->r);
 	const struct fo_record_end *e = fo_record_last_end(p->r);
 	const char *whose = *device_of(p->r) ? "device" : "process";
-	double sum = 0;
+	double sum = 0, shown = 0;
 	fo_doc_heading(p->d, "Memory");
-	for (int k = 0; k < FO_LIFE_COUNT; k++)
+	for (int k = 0; k < FO_LIFE_COUNT; k++) {
 		sum += m->peak_bytes[k];
-	const char *peak = fo_doc_printf(p->d, "The peak is %s, at operation %lld of %lld.", bytes(p, sum),
+		shown += m->points ? m->live[k][m->peak] : 0;
+	}
+	const char *whom = m->stages ? fo_doc_printf(p->d, " of stage %d, the fullest,", m->shown) : "";
+	if (m->others_unknown)
+		whom = " of the first stage";
+	const char *peak = fo_doc_printf(p->d, "The peak%s is %s, at operation %lld of %lld.", whom, bytes(p, shown),
 					 (long long)m->peak, (long long)m->points);
+	stage_table(p);
 	if (m->points) {
 		fo_doc_areas(p->d,
 			     &(struct fo_draw_areas){ .title = "Planned bytes at each operation of a step, by how long "
@@ -599,7 +635,8 @@ static void draw_memory(struct page *p)
 						      .layers = FO_LIFE_COUNT,
 						      .n = (size_t)m->points });
 		fo_doc_para(p->d, "%s The arena for what does not persist takes %s.", peak, bytes(p, m->arena_bytes));
-		fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrr", "at the peak", "bytes", "share");
+		fo_doc_table(p->d, FO_DRAW_SLIM, NULL, "lrr", fo_doc_printf(p->d, "at %s", whose_peak(m)), "bytes",
+			     "share");
 		for (int k = 0; k < FO_LIFE_COUNT; k++)
 			fo_doc_row(p->d, fo_report_life_name[k], bytes(p, m->peak_bytes[k]),
 				   share(p, m->peak_bytes[k] / sum));
@@ -818,6 +855,7 @@ void fo_report_doc(const struct fo_report *o, struct fo_doc *d)
 	say_loss(&p);
 	say_speed(&p);
 	fo_report_say_ranks(o, d);
+	fo_report_say_pipeline(o, d);
 	say_trouble(&p);
 	step_figures(&p);
 	fo_doc_only(d, FO_DOC_TERM);

@@ -15,6 +15,7 @@ void fo_report_say_ranks(const struct fo_report *o, struct fo_doc *d);
 void fo_report_draw_ranks(const struct fo_report *o, struct fo_doc *d, bool page);
 void fo_report_ranks_json(const struct fo_report *o, struct fo_json *j);
 /* run_pipeline.c: a step of a pipeline as it ran, where all its stages left timelines; nothing, or null, else. */
+void fo_report_say_pipeline(const struct fo_report *o, struct fo_doc *d); /* one line: its bubble, or not known */
 void fo_report_draw_pipeline(const struct fo_report *o, struct fo_doc *d);
 void fo_report_pipeline_json(const struct fo_report *o, struct fo_json *j);
 /* Of fo_report_missing, the sentences on timelines of ranks: *at counts those before, and goes on. */

@@ -52,6 +52,14 @@ static void memory_json(const struct fo_report *o, struct fo_json *j)
 	for (int k = 0; k < FO_LIFE_COUNT; k++)
 		fo_json_real(j, name[k], o->memory.points ? o->memory.peak_bytes[k] : NAN);
 	fo_json_real(j, "arena_bytes", o->memory.arena_bytes);
+	fo_json_array(j, "stages");
+	for (int k = 0; k < o->memory.stages; k++) {
+		const struct fo_report_stage *s = &o->memory.stage[k];
+		fo_json_record(j, NULL, FO_INT("ranks", s->ranks), FO_INT("layers", s->layers),
+			       FO_TEXT("recompute", s->recompute), FO_REAL("arena_bytes", s->arena_bytes),
+			       FO_REAL("persistent_bytes", s->persistent_bytes));
+	}
+	fo_json_close(j);
 	fo_json_real(j, "planned_bytes", e ? e->planned_bytes : NAN);
 	fo_json_real(j, "measured_bytes", e ? e->measured_bytes : NAN);
 	fo_json_close(j);

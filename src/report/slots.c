@@ -242,6 +242,36 @@ bool fo_slots_of_timelines(struct fo_doc *d, struct fo_draw_slots *out, const st
 	return to > from;
 }
 
+/* Sums over the passes of all stages. */
+void fo_slots_bubble_of(struct fo_slots_bubble *out, const struct fo_draw_slots *c, const struct fo_pp_shape *shape)
+{
+	double sum[FO_PP_WORKS] = { 0 }, from = INFINITY, to = -INFINITY, busy = 0, longest = 0;
+	for (size_t i = 0; i < c->rows; i++) {
+		double first = INFINITY, last = -INFINITY;
+		for (size_t k = 0; k < c->row[i].slots; k++) {
+			const struct fo_draw_slot *s = &c->row[i].slot[k];
+			if (s->kind >= FO_PP_WORKS)
+				continue;
+			sum[s->kind] += s->to - s->from;
+			first = fmin(first, s->from);
+			last = fmax(last, s->to);
+		}
+		from = fmin(from, first);
+		to = fmax(to, last);
+		longest = fmax(longest, last - first);
+	}
+	for (int k = 0; k < FO_PP_WORKS; k++)
+		busy += sum[k];
+	out->longest = longest > 0 ? 1 - busy / (longest * (double)c->rows) : NAN;
+	out->measured = to > from ? 1 - busy / ((to - from) * (double)c->rows) : NAN;
+	/* Of one stage and micro-batch. A whole backward counts as its input's part: no formula of such a schedule
+	 * looks at the two apart. */
+	const double each = (double)c->rows * shape->micro_batches;
+	fo_pp_formula_of(&out->by, shape, sum[FO_PP_FORWARD] / each, (sum[FO_PP_BACKWARD] + sum[FO_PP_INPUT]) / each,
+			 sum[FO_PP_WEIGHT] / each);
+	out->formula = out->by.idle_s / (out->by.idle_s + busy / (double)c->rows);
+}
+
 /* ---- of files ---- */
 
 enum { STAGES = 64 }; /* more are not read: each has a program of its own */
@@ -299,22 +329,34 @@ static int32_t common_step(const struct files *x)
 	return last > first ? last - 1 : last;
 }
 
+/* What is missing of the pipeline; NULL: nothing, or it is none. */
+static const char *missing(struct fo_doc *d, const struct files *x)
+{
+	if (x->stages > STAGES)
+		return fo_doc_printf(d, "it has %d stages, and at most %d are read", x->stages, STAGES);
+	for (int32_t s = 0; s < x->stages; s++)
+		if (!x->has[s])
+			return fo_doc_printf(d, "stage %d left no timeline that can be read", s);
+	return NULL;
+}
+
 bool fo_slots_of_files(struct fo_doc *d, struct fo_draw_slots *out, const char *const *path, int paths,
-		       struct fo_program *program, int32_t *step)
+		       struct fo_program *program, int32_t *step, const char **why)
 {
 	struct files *x = fo_xmalloc(sizeof *x);
 	struct fo_slots_stage stage[STAGES] = { { NULL, NULL } };
-	bool all = true;
 	for (int i = 0; i < paths; i++)
 		if (take_file(x, path[i]) != FO_OK)
 			fo_err_clear();
-	all = x->stages > 1 && x->stages <= STAGES;
-	for (int32_t s = 0; s < x->stages && all; s++) {
-		all = x->has[s];
+	*why = x->stages > 1 ? missing(d, x) : NULL;
+	bool all = x->stages > 1 && !*why;
+	for (int32_t s = 0; s < x->stages && all; s++)
 		stage[s] = (struct fo_slots_stage){ &x->program[s], &x->file[s] };
-	}
 	*step = all ? common_step(x) : -1;
-	all = *step >= 0 && fo_slots_of_timelines(d, out, stage, x->stages, *step);
+	if (all && (*step < 0 || !fo_slots_of_timelines(d, out, stage, x->stages, *step))) {
+		*why = "its stages' timelines have no step in common";
+		all = false;
+	}
 	for (int32_t s = 0; s < STAGES; s++) {
 		if (!x->has[s])
 			continue;
@@ -326,6 +368,49 @@ bool fo_slots_of_files(struct fo_doc *d, struct fo_draw_slots *out, const char *
 	}
 	free(x);
 	return all;
+}
+
+/* Sums over the passes of all stages. */
+void fo_slots_bubble_of(struct fo_slots_bubble *out, const struct fo_draw_slots *c, const struct fo_pp_shape *shape)
+{
+	double sum[FO_PP_WORKS] = { 0 }, from = INFINITY, to = -INFINITY, busy = 0, longest = 0;
+	for (size_t i = 0; i < c->rows; i++) {
+		double first = INFINITY, last = -INFINITY;
+		for (size_t k = 0; k < c->row[i].slots; k++) {
+			const struct fo_draw_slot *s = &c->row[i].slot[k];
+			if (s->kind >= FO_PP_WORKS)
+				continue;
+			sum[s->kind] += s->to - s->from;
+			first = fmin(first, s->from);
+			last = fmax(last, s->to);
+		}
+		from = fmin(from, first);
+		to = fmax(to, last);
+		longest = fmax(longest, last - first);
+	}
+	for (int k = 0; k < FO_PP_WORKS; k++)
+		busy += sum[k];
+	out->longest = longest > 0 ? 1 - busy / (longest * (double)c->rows) : NAN;
+	out->measured = to > from ? 1 - busy / ((to - from) * (double)c->rows) : NAN;
+	/* Of one stage and micro-batch. A whole backward counts as its input's part: no formula of such a schedule
+	 * looks at the two apart. */
+	const double each = (double)c->rows * shape->micro_batches;
+	fo_pp_formula_of(&out->by, shape, sum[FO_PP_FORWARD] / each, (sum[FO_PP_BACKWARD] + sum[FO_PP_INPUT]) / each,
+			 sum[FO_PP_WEIGHT] / each);
+	out->formula = out->by.idle_s / (out->by.idle_s + busy / (double)c->rows);
+}
+
+const char *fo_slots_bubble_text(struct fo_doc *d, const struct fo_slots_bubble *b, int32_t step)
+{
+	const char *text = fo_doc_printf(d, "%s of the time from the first pass to the last of step %d",
+					 fo_doc_num(d, b->measured, FO_DRAW_SHARE), step + 1);
+	if (b->by.of_pipeline)
+		text = fo_doc_printf(d, "%s, %s of the longest that a stage took", text,
+				     fo_doc_num(d, b->longest, FO_DRAW_SHARE));
+	if (!isfinite(b->formula))
+		return fo_doc_printf(d, "%s; the formula does not hold for these times", text);
+	return fo_doc_printf(d, "%s; even stages would leave %s%s by the formula", text,
+			     fo_doc_num(d, b->formula, FO_DRAW_SHARE), b->by.of_pipeline ? " of the latter" : "");
 }
 
 void fo_slots_draw(struct fo_doc *d, struct fo_draw_slots *c, const struct fo_pp_shape *shape, int32_t step)

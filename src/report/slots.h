@@ -27,9 +27,19 @@ bool fo_slots_of_timelines(struct fo_doc *d, struct fo_draw_slots *out, const st
 			   int32_t stages, int32_t step);
 /* The same of timeline files of one run, each with its program beside it: the first rank of each stage, and the last
  * step but one that all of them have (the last may be cut short; of a single step that one). False: they are of no
- * pipeline, or of not all its stages. *program: stage 0's, freed by the caller where true. */
+ * pipeline (*why NULL), or *why says what is missing. *program: stage 0's, freed by the caller where true. */
 bool fo_slots_of_files(struct fo_doc *d, struct fo_draw_slots *out, const char *const *path, int paths,
-		       struct fo_program *program, int32_t *step);
+		       struct fo_program *program, int32_t *step, const char **why);
+/* How much of such a step was idle, measured and by the schedule's formula with the slots' own mean times. */
+struct fo_slots_bubble {
+	double measured; /* share of the time from the first slot to the end of the last, of all stages */
+	double longest;  /* the same of the longest that one stage takes from its first slot to its last */
+	double formula;  /* of the one that `by` is about; NAN: it does not hold for these times */
+	struct fo_pp_formula by;
+};
+void fo_slots_bubble_of(struct fo_slots_bubble *out, const struct fo_draw_slots *c, const struct fo_pp_shape *shape);
+/* "23.1 % of the time from the first pass to the last of step 5; even stages would leave 20.0 % (...)". */
+const char *fo_slots_bubble_text(struct fo_doc *d, const struct fo_slots_bubble *b, int32_t step);
 /* Names such a picture and puts it into the document. */
 void fo_slots_draw(struct fo_doc *d, struct fo_draw_slots *c, const struct fo_pp_shape *shape, int32_t step);
 

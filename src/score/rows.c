@@ -111,13 +111,9 @@ static char *plain_device(struct fo_arena *a, const char *name)
 					     "ultra",   "oam",      "amd",     "superpod",   "superchip", "server",
 					     "edition", "pergpu",   "gpus",    "gpu" };
 	char *out = fo_arena_alloc(a, strlen(name) + 1), *to = out;
-	const char *from = name;
-	while (isdigit((unsigned char)*from)) /* "8xH100", "8 x H100" */
-		from++;
-	from += strspn(from, " ");
-	if (from == name || (*from != 'x' && *from != 'X'))
-		from = name - 1;
-	for (from++; *from; from++)
+	size_t count = strspn(name, "0123456789"), blanks = strspn(name + count, " ");
+	bool counted = count && tolower((unsigned char)name[count + blanks]) == 'x'; /* "8xH100", "8 x H100" */
+	for (const char *from = name + (counted ? count + blanks + 1 : 0); *from; from++)
 		if (isalnum((unsigned char)*from))
 			*to++ = (char)tolower((unsigned char)*from);
 	*to = '\0';

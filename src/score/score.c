@@ -66,10 +66,14 @@ static void weigh(struct scoring *s)
 	int of[FO_SCORE_GROUPS] = { 0 };
 	for (int i = 0; i < s->all; i++)
 		of[s->c[i].group]++;
-	for (int i = 0; i < s->all; i++)
-		s->c[i].weight = sqrt(fmin(fmax(60. / of[s->c[i].group], .4), 2)) *
-				 (s->c[i].work.moe ? MOE_WEIGHT : 1) *
-				 (s->row[i]->job.model.score_share > 0 ? HYBRID_WEIGHT : 1);
+	for (int i = 0; i < s->all; i++) {
+		struct fo_score_case *c = &s->c[i];
+		c->weight = sqrt(fmin(fmax(60. / of[c->group], .4), 2));
+		if (c->work.moe)
+			c->weight *= MOE_WEIGHT;
+		if (s->row[i]->job.model.score_share > 0)
+			c->weight *= HYBRID_WEIGHT;
+	}
 }
 
 static void gather(struct scoring *s, struct fo_score_table *facts)
@@ -177,8 +181,8 @@ static double quantile(struct weighted *w, int n, double share)
 static bool apart(const struct scoring *s, int i) { return s->c[i].work.moe || s->row[i]->job.model.score_share > 0; }
 static double alike(const struct scoring *s, int k, int i)
 {
-	bool devices = s->row[k]->job.machine.family == s->row[i]->job.machine.family;
-	return (devices ? SAME_DEVICES : 1) * (s->c[k].work.habits == s->c[i].work.habits ? SAME_HABITS : 1);
+	double times = s->row[k]->job.machine.family == s->row[i]->job.machine.family ? SAME_DEVICES : 1;
+	return s->c[k].work.habits == s->c[i].work.habits ? times * SAME_HABITS : times;
 }
 
 /* What 80 % of rows of other models kept to, those of the same publisher first, and what strangers do: the fewer
@@ -213,7 +217,7 @@ static void widths(struct scoring *s)
 			habits = habits && (own || s->c[k].work.habits != s->c[i].work.habits);
 			devices = devices && (own || s->row[k]->job.machine.family != s->row[i]->job.machine.family);
 		}
-		wide *= (habits ? ALONE : 1) * (devices ? ALONE : 1);
+		wide *= pow(ALONE, habits + devices);
 		int models = mate_models(s, i);
 		double mixed = models ? hypot(known, wide / pow(models, 1.5)) : wide;
 		s->row[i]->half_width = mixed < wide ? mixed : wide;

@@ -2,7 +2,12 @@
  *
  * What goes on is kept as work that is left and the rate at which it goes on. One heap holds when each would end: what
  * lanes compute, and transfers. Where a rate changes (another lane or rank begins to compute, another transfer takes a
- * link), what is left is brought up to date and the end moves. */
+ * link), what is left is brought up to date and the end moves.
+ *
+ * A class of which one lane alone computes, on a host without others in its way, runs ahead: nothing but calls can change
+ * when its operations begin and end, so they are gone through at once up to the next calls. When a call is met is the
+ * latest of its ranks' times whatever the order in which they come. It waits in the heap until then where transfers may
+ * share a link, because these depend on their order in time; where none can, it is over at once, and its ranks go on. */
 #include "sim/fleet_int.h"
 
 #include "base/count.h"
@@ -29,7 +34,7 @@ struct lane {
 struct plan {
 	int32_t *list[FO_LANE_COUNT], n[FO_LANE_COUNT];
 	uint8_t lane[FO_LANE_COUNT];
-	int32_t lanes, calls;
+	int32_t lanes, calls, computing; /* lanes; calls; lanes that compute */
 };
 struct class
 {
@@ -39,11 +44,13 @@ struct class
 	double work, link; /* factors */
 	struct lane *lane; /* FO_LANE_COUNT of them */
 	int32_t computing; /* lanes that compute now */
+	bool ahead, ready; /* ready: in engine.ready */
 };
 /* A call that some of its group have come to. */
 struct meeting {
-	int32_t came, class, op; /* class and op: that came first */
-	double own_s, link_s;
+	int32_t came, class, op;     /* class and op: that came first */
+	int32_t last_class, last_op; /* that came last in time; of several the class with the highest number */
+	double last_s, own_s, link_s;
 	uint8_t link;
 };
 struct transfer {
@@ -68,6 +75,12 @@ struct heap {
 	int32_t *id, *at; /* at: place by id; -1: not in it */
 	int32_t n;
 	size_t cap, ids;
+	int32_t lane_ids; /* ids below are lanes; from there on, by transfer, its end and its begin */
+};
+/* A transfer and where it is. */
+struct met {
+	struct transfer at;
+	int32_t id;
 };
 struct engine {
 	const struct fo_fleet *f;
@@ -78,21 +91,30 @@ struct engine {
 	struct class *class;
 	struct meeting *meeting[FO_FLEET_GROUPS]; /* per circle and channel */
 	struct load *load[FO_FLEET_LINKS];
-	int32_t *host_computing; /* per kind of host: ranks that compute */
+	bool alone[FO_FLEET_LINKS]; /* of a rank, and used by one lane that uses no other link: never by two at once */
+	int32_t *ready, readies;    /* classes whose lanes may go on */
+	int32_t *host_computing;    /* per kind of host: ranks that compute */
 	struct transfer *transfer;
 	int32_t transfers, *unused, unuseds;
 	size_t transfer_cap, unused_cap;
-	int32_t *met, mets; /* transfers that have met and not begun */
+	struct met *met; /* that begin at once */
 	size_t met_cap;
 	struct heap heap;
-	int32_t lane_ids; /* ids of the heap below this are lanes; those from there on are transfers */
 };
 
 /* ---- the heap ---- */
 
+static int32_t end_id(const struct heap *h, int32_t transfer) { return h->lane_ids + 2 * transfer; }
+static int32_t begin_id(const struct heap *h, int32_t transfer) { return h->lane_ids + 2 * transfer + 1; }
+static bool is_begin(const struct heap *h, int32_t id) { return id >= h->lane_ids && (id - h->lane_ids) % 2 == 1; }
+
+/* What begins at a moment does so after all that ends then. */
 static bool before(const struct heap *h, int32_t a, int32_t b)
 {
-	return h->key[a] < h->key[b] || (h->key[a] <= h->key[b] && h->id[a] < h->id[b]);
+	if (h->key[a] < h->key[b] || h->key[a] > h->key[b])
+		return h->key[a] < h->key[b];
+	const bool x = is_begin(h, h->id[a]), y = is_begin(h, h->id[b]);
+	return x != y ? y : h->id[a] < h->id[b];
 }
 
 static void swap(struct heap *h, int32_t a, int32_t b)
@@ -256,7 +278,7 @@ static void set_rate(struct engine *e, int32_t id, double rate, double now)
 	t->left = fmax(t->left - (now - t->at) * t->rate, 0);
 	t->at = now;
 	t->rate = rate;
-	put(&e->heap, e->lane_ids + id, now + t->left / rate);
+	put(&e->heap, end_id(&e->heap, id), now + t->left / rate);
 }
 
 /* The rate that its slowest link allows. */
@@ -368,7 +390,48 @@ static fo_status agree(const struct engine *e, int32_t a, int32_t op_a, int32_t 
 		       x->out->first, first);
 }
 
-/* All members are there. */
+/* The operation of a lane has ended. */
+static void take_end(struct engine *e, struct class *c, struct lane *x, double now)
+{
+	c->out->end_s[x->op] = x->free_s = now;
+	x->state = IDLE;
+	if (now >= c->out->step_s)
+		c->out->step_s = now;
+	if (now > e->run->step_s || (now >= e->run->step_s && class_of(e, c) >= e->run->last)) {
+		e->run->step_s = now;
+		e->run->last = class_of(e, c);
+		e->run->last_op = x->op;
+	}
+}
+
+/* The lanes of the transfer's ranks go on, after what they need between operations. */
+static void release(struct engine *e, int32_t id, double now)
+{
+	const int32_t *member;
+	int32_t pair[2], n = members_of(e, &e->transfer[id], &member, pair);
+	for (int32_t k = 0; k < n; k++) {
+		struct class *c = &e->class[member[k]];
+		for (int32_t i = 0; i < c->plan->lanes; i++) {
+			int l = c->plan->lane[i];
+			struct lane *x = &c->lane[l];
+			if (x->state != IN_TRANSFER || x->transfer != id)
+				continue;
+			x->state = DISPATCHES;
+			if (c->ahead)
+				take_end(e, c, x, now + c->role->after_s);
+			else
+				put(&e->heap, member[k] * FO_LANE_COUNT + l, now + c->role->after_s);
+		}
+		if (c->ahead && !c->ready)
+			e->ready[e->readies++] = member[k];
+		c->ready = c->ahead;
+	}
+	/* From here on its number may be another's. */
+	fo_array_room(&e->unused, &e->unused_cap, (size_t)e->unuseds, sizeof *e->unused);
+	e->unused[e->unuseds++] = id;
+}
+
+/* All members are there: they have met at `now`, which may be to come. */
 static void meet(struct engine *e, struct transfer given, double own_s, double link_s, double now, int32_t last,
 		 int32_t last_op)
 {
@@ -401,15 +464,14 @@ static void meet(struct engine *e, struct transfer given, double own_s, double l
 			c->out->met_op[call] = last_op;
 		}
 	}
-	fo_array_room(&e->met, &e->met_cap, (size_t)e->mets, sizeof *e->met);
-	e->met[e->mets++] = id;
+	double longest = link_s > 0 && !e->alone[t->link] ? INFINITY : 0; /* factor on the time of its links */
+	for (int32_t k = 0; k < n; k++)
+		longest = e->class[member[k]].ahead ? fmax(longest, e->class[member[k]].link) : INFINITY;
+	if (isinf(longest))
+		put(&e->heap, begin_id(&e->heap, id), now);
+	else
+		release(e, id, fmax(t->own_end, now + link_s * longest));
 }
-
-/* A transfer and where it is. */
-struct met {
-	struct transfer at;
-	int32_t id;
-};
 
 static int by_place(const void *a, const void *b)
 {
@@ -418,29 +480,32 @@ static int by_place(const void *a, const void *b)
 			   fo_order(x->circle, y->circle), fo_order(x->a, y->a), fo_order(x->b, y->b));
 }
 
-/* Begins what has met at `now`. Where several take a link at once, the order is that of their lanes and groups and not
- * that in which ranks were looked at, so that ranks that do the same also do it in the same order. */
-static void begin_met(struct engine *e, double now)
+/* Begins what has met at `now`, of which `first` left the heap. Where several take a link at once, the order is that of
+ * their lanes and groups and not that in which ranks were looked at, so that ranks that do the same also do it in the
+ * same order. */
+static void begin_met(struct engine *e, int32_t first, double now)
 {
-	struct met *met = e->mets > 1 ? fo_xmalloc((size_t)e->mets * sizeof *met) : NULL;
-	for (int32_t i = 0; met && i < e->mets; i++)
-		met[i] = (struct met){ e->transfer[e->met[i]], e->met[i] };
-	if (met)
-		qsort(met, (size_t)e->mets, sizeof *met, by_place);
-	for (int32_t i = 0; met && i < e->mets; i++)
-		e->met[i] = met[i].id;
-	free(met);
-	for (int32_t i = 0; i < e->mets; i++) {
-		const int32_t id = e->met[i];
+	int32_t n = 0;
+	double key;
+	for (int32_t id = first;; id = pop(&e->heap, &key)) {
+		const int32_t k = (id - e->heap.lane_ids) / 2;
+		fo_array_room(&e->met, &e->met_cap, (size_t)n, sizeof *e->met);
+		e->met[n++] = (struct met){ e->transfer[k], k };
+		if (!e->heap.n || e->heap.key[0] > now || !is_begin(&e->heap, e->heap.id[0]))
+			break;
+	}
+	if (n > 1)
+		qsort(e->met, (size_t)n, sizeof *e->met, by_place);
+	for (int32_t i = 0; i < n; i++) {
+		const int32_t id = e->met[i].id;
 		const struct transfer *t = &e->transfer[id];
 		if (t->left > 0 && !e->f->link[t->link].serial) {
 			take_links(e, id, now);
 			continue;
 		}
 		double end = t->left > 0 ? carry_in_turn(e, t, t->left, now) : now;
-		put(&e->heap, e->lane_ids + id, fmax(end, t->own_end));
+		put(&e->heap, end_id(&e->heap, id), fmax(end, t->own_end));
 	}
-	e->mets = 0;
 }
 
 static fo_status come_to_pair(struct engine *e, struct class *c, int lane, double now)
@@ -472,7 +537,10 @@ static fo_status come_to_pair(struct engine *e, struct class *c, int lane, doubl
 				      .group = o->group,
 				      .channel = (uint8_t)fo_lane_channel(lane),
 				      .link = o->link_s >= q->link_s ? o->link : q->link };
-		meet(e, t, fmax(o->seconds, q->seconds), fmax(o->link_s, q->link_s), now, self, c->lane[lane].op);
+		const double came = other->out->begin_s[x->op];
+		const bool later = came > now || (came >= now && class_of(e, other) > self);
+		meet(e, t, fmax(o->seconds, q->seconds), fmax(o->link_s, q->link_s), fmax(now, came),
+		     later ? class_of(e, other) : self, later ? x->op : c->lane[lane].op);
 		return FO_OK;
 	}
 	return FO_OK;
@@ -489,16 +557,21 @@ static fo_status come(struct engine *e, struct class *c, int lane, double now)
 	const int32_t circle = x->of[self], members = x->begin[circle + 1] - x->begin[circle];
 	struct meeting *m = &e->meeting[o->group][circle * FO_LANE_COUNT + channel];
 	if (!m->came)
-		*m = (struct meeting){ .class = self, .op = op, .link = o->link };
+		*m = (struct meeting){ .class = self, .op = op, .last_s = -1, .link = o->link };
 	FO_TRY(agree(e, m->class, m->op, self, op));
 	m->link = o->link_s > m->link_s ? o->link : m->link;
 	m->own_s = fmax(m->own_s, o->seconds);
 	m->link_s = fmax(m->link_s, o->link_s);
+	if (now > m->last_s || (now >= m->last_s && self > m->last_class)) {
+		m->last_s = now;
+		m->last_class = self;
+		m->last_op = op;
+	}
 	if (++m->came < members)
 		return FO_OK;
 	struct transfer t = { .circle = circle, .group = o->group, .channel = (uint8_t)channel, .link = m->link };
 	m->came = 0;
-	meet(e, t, m->own_s, m->link_s, now, self, op);
+	meet(e, t, m->own_s, m->link_s, m->last_s, m->last_class, m->last_op);
 	return FO_OK;
 }
 
@@ -522,6 +595,10 @@ static double work_of(const struct engine *e, const struct class *c, int32_t op)
 static void run_op(struct engine *e, struct class *c, int lane, double now)
 {
 	struct lane *x = &c->lane[lane];
+	if (c->ahead) {
+		take_end(e, c, x, now + work_of(e, c, x->op) + c->role->after_s);
+		return;
+	}
 	const bool computes = fo_lane_computes(lane);
 	x->state = RUNS;
 	x->at = now;
@@ -546,12 +623,14 @@ static fo_status start(struct engine *e, struct class *c, int lane, double now)
 	return come(e, c, lane, now);
 }
 
-/* Begins the lane's next operation if all that it waits for has ended. */
-static fo_status begin_next(struct engine *e, struct class *c, int lane)
+/* Begins the lane's next operation if all that it waits for has ended, or, of classes that run ahead, will end at a time
+ * that is known. *begun: it did. */
+static fo_status begin_next(struct engine *e, struct class *c, int lane, bool *begun)
 {
 	struct lane *x = &c->lane[lane];
 	const struct plan *p = c->plan;
 	struct fo_fleet_class *out = c->out;
+	*begun = false;
 	if (x->state != IDLE || x->next >= p->n[lane])
 		return FO_OK;
 	const int32_t op = p->list[lane][x->next];
@@ -574,10 +653,26 @@ static fo_status begin_next(struct engine *e, struct class *c, int lane)
 	x->op = op;
 	x->next++;
 	e->run->events++;
-	if (!(o->before_s > 0))
-		return start(e, c, lane, ready);
+	*begun = true;
+	if (c->ahead || !(o->before_s > 0))
+		return start(e, c, lane, ready + o->before_s);
 	x->state = COMES;
 	put(&e->heap, class_of(e, c) * FO_LANE_COUNT + lane, ready + o->before_s);
+	return FO_OK;
+}
+
+/* All that can begin now, and of classes that run ahead all that does not wait for a call. */
+static fo_status advance(struct engine *e, struct class *c)
+{
+	bool again = true, begun;
+	while (again) {
+		again = false;
+		for (int32_t i = 0; i < c->plan->lanes; i++)
+			do {
+				FO_TRY(begin_next(e, c, c->plan->lane[i], &begun));
+				again |= begun && c->ahead;
+			} while (begun && c->ahead);
+	}
 	return FO_OK;
 }
 
@@ -586,70 +681,55 @@ static fo_status end_op(struct engine *e, struct class *c, int lane, double now)
 	struct lane *x = &c->lane[lane];
 	if (x->state == COMES)
 		return start(e, c, lane, now);
-	c->out->end_s[x->op] = x->free_s = now;
-	if (now >= c->out->step_s)
-		c->out->step_s = now;
-	if (now >= e->run->step_s) {
-		e->run->step_s = now;
-		e->run->last = class_of(e, c);
-		e->run->last_op = x->op;
-	}
 	const bool computed = x->state == RUNS && fo_lane_computes(lane);
-	x->state = IDLE;
+	take_end(e, c, x, now);
 	if (computed)
 		change_computing(e, c, -1, now);
-	for (int32_t i = 0; i < c->plan->lanes; i++)
-		FO_TRY(begin_next(e, c, c->plan->lane[i]));
-	return FO_OK;
+	return advance(e, c);
 }
 
-/* The transfer is over: the lanes of its ranks go on, after what they need between operations. */
-static fo_status end_transfer(struct engine *e, int32_t id, double now)
+/* The transfer's links have carried it, or its ranks have done their own work. */
+static void end_transfer(struct engine *e, int32_t id, double now)
 {
 	struct transfer *t = &e->transfer[id];
 	if (t->on_links) {
 		t->left = 0;
 		leave_links(e, id, now);
 		if (t->own_end > now) {
-			put(&e->heap, e->lane_ids + id, t->own_end);
-			return FO_OK;
+			put(&e->heap, end_id(&e->heap, id), t->own_end);
+			return;
 		}
 	}
-	const int32_t *member;
-	int32_t pair[2] = { t->a, t->b }, copy[2], n = members_of(e, t, &member, copy);
-	if (t->circle < 0)
-		member = pair; /* *t may move */
-	fo_array_room(&e->unused, &e->unused_cap, (size_t)e->unuseds, sizeof *e->unused);
-	e->unused[e->unuseds++] = id;
-	for (int32_t k = 0; k < n; k++) {
-		struct class *c = &e->class[member[k]];
-		for (int32_t i = 0; i < c->plan->lanes; i++) {
-			int l = c->plan->lane[i];
-			struct lane *x = &c->lane[l];
-			if (x->state != IN_TRANSFER || x->transfer != id)
-				continue;
-			x->state = DISPATCHES;
-			put(&e->heap, member[k] * FO_LANE_COUNT + l, now + c->role->after_s);
-		}
+	release(e, id, now);
+}
+
+/* The newest first: what it needs is still in the caches. */
+static fo_status advance_ready(struct engine *e)
+{
+	while (e->readies) {
+		struct class *c = &e->class[e->ready[--e->readies]];
+		c->ready = false;
+		FO_TRY(advance(e, c));
 	}
 	return FO_OK;
 }
 
 static fo_status run_events(struct engine *e)
 {
-	for (int32_t k = 0; k < e->classes.n; k++)
-		for (int32_t i = 0; i < e->class[k].plan->lanes; i++)
-			FO_TRY(begin_next(e, &e->class[k], e -> class[k].plan->lane[i]));
-	begin_met(e, 0);
+	for (int32_t k = 0; k < e->classes.n; k++) {
+		FO_TRY(advance(e, &e->class[k]));
+		FO_TRY(advance_ready(e));
+	}
 	while (e->heap.n) {
 		double now;
 		int32_t id = pop(&e->heap, &now);
-		if (id < e->lane_ids)
+		if (id < e->heap.lane_ids)
 			FO_TRY(end_op(e, &e->class[id / FO_LANE_COUNT], id % FO_LANE_COUNT, now));
+		else if (is_begin(&e->heap, id))
+			begin_met(e, id, now);
 		else
-			FO_TRY(end_transfer(e, id - e->lane_ids, now));
-		if (e->mets && (!e->heap.n || e->heap.key[0] > now))
-			begin_met(e, now);
+			end_transfer(e, (id - e->heap.lane_ids) / 2, now);
+		FO_TRY(advance_ready(e));
 	}
 	for (int32_t k = 0; k < e->classes.n; k++)
 		for (int32_t i = 0; i < e->class[k].plan->lanes; i++) {
@@ -684,6 +764,7 @@ static void plan_roles(struct engine *e)
 			p->list[l] = fo_xmalloc((size_t)(p->n[l] + 1) * sizeof **p->list);
 			if (p->n[l])
 				p->lane[p->lanes++] = (uint8_t)l;
+			p->computing += p->n[l] && fo_lane_computes(l);
 			p->n[l] = 0;
 		}
 		for (int32_t i = 0; i < r->ops; i++)
@@ -714,6 +795,26 @@ static void open_class(struct engine *e, int32_t k)
 		out->begin_s[i] = out->end_s[i] = NAN;
 }
 
+static void find_alone(struct engine *e)
+{
+	const struct fo_fleet *f = e->f;
+	uint32_t lanes_of[FO_FLEET_LINKS] = { 0 }, links_of[FO_LANE_COUNT] = { 0 };
+	for (int32_t k = 0; k < f->roles; k++)
+		for (int32_t i = 0; i < f->role[k].ops; i++) {
+			const struct fo_fleet_op *o = &f->role[k].op[i];
+			if (o->does == FO_FLEET_WORKS)
+				continue;
+			lanes_of[o->link] |= 1u << o->lane;
+			links_of[o->lane] |= 1u << o->link;
+		}
+	for (int32_t l = 0; l < f->links; l++) {
+		e->alone[l] = f->link[l].ranks == 1;
+		for (int k = 0; k < FO_LANE_COUNT; k++)
+			if (lanes_of[l] & 1u << k)
+				e->alone[l] &= lanes_of[l] == 1u << k && links_of[k] == 1u << l;
+	}
+}
+
 static fo_status open_all(struct engine *e)
 {
 	const struct fo_fleet *f = e->f;
@@ -731,17 +832,22 @@ static fo_status open_all(struct engine *e)
 	e->run->class = fo_xmalloc(n * sizeof *e->run->class);
 	e->run->classes = e->classes.n;
 	e->class = fo_xmalloc(n * sizeof *e->class);
-	e->lane_ids = e->classes.n * FO_LANE_COUNT;
+	e->heap.lane_ids = e->classes.n * FO_LANE_COUNT;
+	e->ready = fo_xmalloc((n + 1) * sizeof *e->ready);
+	find_alone(e);
 	plan_roles(e);
-	for (int32_t k = 0; k < e->classes.n; k++)
+	const bool crowds = f->crowd.ranks > 1 && f->crowd.most > 0;
+	for (int32_t k = 0; k < e->classes.n; k++) {
 		open_class(e, k);
+		e->class[k].ahead = !crowds && e->class[k].plan->computing < 2;
+	}
 	for (int32_t g = 0; g < f->groups; g++)
 		e->meeting[g] = fo_xmalloc((size_t)(e->classes.circle[g].n + 1) * FO_LANE_COUNT * sizeof **e->meeting);
 	for (int32_t l = 0; l < f->links; l++) {
 		fo_fleet_blocks_of(&e->link_block[l], &e->classes, f, f->link[l].ranks);
 		e->load[l] = fo_xmalloc((n + 1) * sizeof **e->load); /* as many as classes are enough for blocks */
 	}
-	if (f->crowd.ranks > 1 && f->crowd.most > 0) {
+	if (crowds) {
 		fo_fleet_blocks_of(&e->host, &e->classes, f, f->crowd.ranks);
 		e->host_computing = fo_xmalloc((size_t)(e->host.n + 1) * sizeof *e->host_computing);
 	}
@@ -770,6 +876,7 @@ static void close_all(struct engine *e)
 	free(e->host_computing);
 	free(e->transfer);
 	free(e->unused);
+	free(e->ready);
 	free(e->met);
 	free(e->heap.key);
 	free(e->heap.id);

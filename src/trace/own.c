@@ -139,6 +139,32 @@ static const char *const wire_name[] = {
 	[FO_WIRE_SHIFT] = "permute",
 };
 
+/* A call's number in its step, the same on all members. Those of one stage run one program; stages of a pipeline do
+ * not, and each counts its calls of the kind. */
+static int64_t number_of(const struct own *x, const struct fo_timeline_collective *k)
+{
+	int64_t n = 0;
+	if (k->group != FO_GROUP_PP && k->group != FO_GROUP_ENDS)
+		return k->instance;
+	for (int64_t i = 0; i < x->timeline.collectives; i++) {
+		const struct fo_timeline_collective *c = &x->timeline.collective[i];
+		n += c->group == k->group && c->wire == k->wire && c->lane == k->lane && c->instance < k->instance;
+	}
+	return n;
+}
+
+/* Between two stages messages in either direction of the model keep their order, and one may overtake the other's. */
+static const char *direction_of(int lane)
+{
+	switch (lane) {
+	case FO_LANE_SEND_FORWARD:
+	case FO_LANE_RECV_FORWARD: return ", forward";
+	case FO_LANE_SEND_BACKWARD:
+	case FO_LANE_RECV_BACKWARD: return ", backward";
+	default: return "";
+	}
+}
+
 /* A collective with what tells it from others: its group is named with the lane, which has communicators of its own. */
 static int32_t add_collective(struct fo_trace_build *b, struct own *x, const struct fo_span *s, const struct fo_op *o)
 {
@@ -158,6 +184,8 @@ static int32_t add_collective(struct fo_trace_build *b, struct own *x, const str
 	fo_str_puts(&words, fo_group_name[g]);
 	if (!between_two)
 		fo_str_printf(&words, ", lane %s", fo_lane_name[k->lane]);
+	else
+		fo_str_puts(&words, direction_of(k->lane));
 	c->group = text(b, words.data);
 	fo_str_fini(&words);
 	c->name = text(b, wire_name[k->wire]);
@@ -165,7 +193,8 @@ static int32_t add_collective(struct fo_trace_build *b, struct own *x, const str
 	c->purpose = text(b, fo_lane_carries[k->lane] ? fo_lane_carries[k->lane] : fo_group_name[g]);
 	c->dtype = text(b, fo_dtype_name[x->program.buf[o->arg[0].buf].dtype]);
 	c->group_size = k->members;
-	c->sequence = between_two ? -1 : (int64_t)s->step * x->unrolled.n + s->instance;
+	const bool stages = k->group == FO_GROUP_PP || k->group == FO_GROUP_ENDS;
+	c->sequence = between_two ? -1 : (int64_t)s->step * (stages ? INT32_MAX : x->unrolled.n) + number_of(x, k);
 	c->bytes = payload(&x->program, o);
 	c->equal_parts = k->wire == FO_WIRE_ALL_REDUCE || k->wire == FO_WIRE_BROADCAST;
 	int32_t peer = between_two ? members_of(&x->program, g, k->peer, NULL) : -1;

@@ -18,10 +18,18 @@ done >differ
 run 1 health "$example" --html=page.html
 says "^Communication: *yes: above half of the step" "^Scaling: *yes: efficiency per GPU falls beyond 8" "^Idle: *yes: GPUs idle" \
 	"^NCCL: *no: the network is used without" "^Change first: *The network" "^A year: *at least [$]1.* saved for the same work; the upper" \
-	"modprobe nvidia_peermem" "^     Why: " "explains at most 288 ms of 854 ms" "idle time the host did" \
+	"modprobe nvidia_peermem" "^     Why: " "explains at most 2[0-9][0-9] ms of 854 ms" "idle time the host did" \
 	"5.71 x by MFU" "4.00 x by throughput" "9.33 x by run time" "claim needs" "GPU utilisation of 61" "not add up"
 long=$(awk 'length($0) > 100 && !/profil|nvidia-smi|NCCL_DEBUG/' out)
 [ -z "$long" ] || wrong "lines of over 100 columns: $long"
+# diagnose with the job's configuration: each setting once, with the trace's worth where it shows one, else a predicted one.
+run 1 diagnose "$example/trace.json.gz" --job "$example/pretrain.sh" --cluster 16xDGX-A100
+says "What each setting is worth, with the configuration" "Setting: *--overlap-grad-reduce, now off" "as fast (the trace: what its removal saves" \
+	"configuration: both settings predicted"
+run 2 diagnose "$example/trace.json.gz" --job "$example/pretrain.sh" --cluster 2xHGX-H100
+grep -q "not of one job" err || wrong "an H100's configuration beside an A100's trace: $(cat err)"
+run 2 diagnose "$example/trace.json.gz" --cluster 2xHGX-H100
+run 2 diagnose "$example/trace.json.gz" --job "$example/README.md"
 run 1 health "$example" --json
 cp out page.json
 valid page.json

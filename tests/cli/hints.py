@@ -34,7 +34,7 @@ speaks_for = {
     "src/cli/engine/demo": ["demo", "ladder"],  # it starts one
 }
 others = re.compile(r"launch\.--|srun|numactl|torchrun|docker|systemctl|^--shm-size|nsys|zstd|amd-smi|nvidia-smi|rocm-smi|Megatron|TorchTitan|rocprof|ncu |^--pytorch-|^--(cuda|python)-|--mca ")  # options of other programs
-style = ("src/audit/spell.c", "src/job/forms_megatron.c", "src/plan/settings.c", "src/draw/style.c", "src/report/roofline_svg.c", "src/draw/slots_svg.c", "src/cli/completion.c", "src/cli/engine/launch_line.c")  # CSS, mpirun's, shells' own and frameworks' options
+style = ("src/audit/spell.c", "src/job/forms_megatron.c", "src/plan/settings.c", "src/draw/style.c", "src/report/roofline_svg.c", "src/cli/completion.c", "src/cli/engine/launch_line.c")  # CSS, mpirun's, shells' own and frameworks' options
 
 literal = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 option = re.compile(r"(?<![\w-])--[a-z][a-z0-9.-]*[a-z0-9]")

@@ -86,17 +86,33 @@ if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	# shellcheck disable=SC2086 # words on purpose
 	run 0 train $tiny --model.layers=4 --train.micro-batches=4 --ranks=2 --mesh.pp=2 --pass.pp=interleaved --run.dir=two
 	run 0 report two
-	says '^Pipeline, schedule interleaved 1F1B: 2 stages, 4 micro-batches; step 5,' '^stage 0 F' '^stage 1 .*B' 'without passes'
+	says '^Pipeline, schedule interleaved 1F1B: 2 stages, 4 micro-batches; step 5,' '^stage 0 F' '^stage 1 .*B' 'without passes' \
+		'^Bubble: *[0-9.]* % of the time from the first pass to the last of step 5' '^Memory: *at each stage.s peak'
 	run 0 report two --json
 	valid out
 	sed -n '/"pipeline"/,/}/p' out | grep -q '"schedule": "interleaved"' || wrong "not in the report's JSON"
 	run '0|1' diagnose two
-	says 'Pipeline, schedule interleaved 1F1B: 2 stages, 4 micro-batches; step 5,' 'stage 1 .*B'
+	says 'Pipeline, schedule interleaved 1F1B: 2 stages, 4 micro-batches; step 5,' 'stage 1 .*B' 'waiting for another stage, the bubble' \
+		'Bubble: *[0-9.]* % of the time from the first pass'
+	run '0|1' diagnose two --json
+	valid out
+	grep '"bubble_ns"' out | grep -qv ': 0,*$' || wrong "a pipeline whose ranks have no bubble"
 	rm two/timeline-rank1.fot
 	run 0 report two
+	says '^Bubble: *not known: stage 1 left no timeline'
 	! grep -q '^Pipeline, schedule' out || wrong "a pipeline of which one stage left nothing"
 	run 0 report two --json
 	grep -q '"pipeline": null' out || wrong "a pipeline in JSON of which one stage left nothing"
+
+	# dualpipe-v trains on up to five stages, with two micro-batches for each; else it says why not.
+	# shellcheck disable=SC2086
+	run 0 train $tiny --model.layers=4 --train.micro-batches=4 --ranks=2 --mesh.pp=2 --pass.pp=dualpipe-v --train.steps=2 --run.dir=dual
+	# shellcheck disable=SC2086
+	refused 2 "wants two micro-batches per stage, for 2 stages 4 or more, not 3" program $tiny --model.layers=4 --train.micro-batches=3 \
+		--ranks=2 --mesh.pp=2 --pass.pp=dualpipe-v
+	# shellcheck disable=SC2086
+	refused 2 "dualpipe-v of 6 stages needs messages that overtake each other" program $tiny --model.layers=12 --train.micro-batches=12 \
+		--mesh.pp=6 --pass.pp=dualpipe-v
 
 	# Stages of unlike layers, told by program and passes; the same run goes on in other stages.
 	stages="--ranks=2 --mesh.pp=2 --model.layers=4 --train.micro-batches=4"
@@ -109,14 +125,28 @@ if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
 	run 0 program $tiny $stages --json
 	valid out
 	keys out pp_layers stages recompute layers embedding head
+	bytes_of_stages() { sed -n '/"stages": \[/,/\]/p' "$1" | grep -E '"(arena|persistent)_bytes"' | tr -d ' ,'; }
+	bytes_of_stages out >planned
 	# shellcheck disable=SC2086
 	run 0 passes $tiny $stages --mesh.pp-layers=even
 	says '^ *Stages: *2, with 2, 2 layers .*: even'
 	# shellcheck disable=SC2086
 	run 0 train $tiny $stages --mesh.pp-layers=3,1 --train.steps=3 --run.dir=uneven
+	says '^Stages: *with 3, 1 layers'
 	# shellcheck disable=SC2086
 	run 0 train $tiny $stages --mesh.pp-layers=1,3 --train.steps=5 --run.dir=uneven
 	says "^Resume: .*after step 3"
+	# The report's stages are those of the program, each with its own bytes.
+	# shellcheck disable=SC2086
+	run 0 program $tiny $stages --mesh.pp-layers=1,3 --json
+	bytes_of_stages out >planned
+	run 0 report uneven --json
+	valid out
+	bytes_of_stages out >reported
+	same planned reported
+	[ "$(sort -u planned | wc -l)" = 4 ] || wrong "stages of 1 and 3 layers plan the same: $(cat planned)"
+	run 0 report uneven --html=uneven.html
+	grep -q 'of stage 1, the fullest' uneven.html || wrong "the page does not say whose memory it draws"
 	grep -q '^part 1$' uneven/program.txt || wrong "program.txt has another division"
 fi
 finish

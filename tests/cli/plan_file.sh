@@ -1,5 +1,5 @@
 #!/bin/sh
-# What reads a plan's JSON: price, compare; and clusters beside each other. Damaged, foreign, contradictory files are refused in one sentence.
+# What reads a plan's JSON: price, compare, health; and clusters beside each other. Damaged, foreign, contradictory files are refused in one sentence.
 . "$(dirname "$0")/lib.sh"
 holds() { # EXPRESSION FILE
 	"$python" -c 'import json, sys; d = json.load(open(sys.argv[2])); p = json.load(open("plan.json")); sys.exit(not eval(sys.argv[1]))' "$1" "$2" || wrong "$2: not $1"
@@ -71,6 +71,8 @@ awk 'length > 80' out | grep . && wrong "lines over 80 columns"
 says "faster than A" "a tie"
 run 0 compare --clusters 1xH100,1xB200,1xH200 --model llama-3.2-1b --seq 8192 --global-batch 8 --json=three
 holds 'len(d["sides"]) == 3 and d["sides"][0]["devices"] == 1' three
+run 0 compare --clusters 1xHGX-H100,1xHGX-B200,1xHGX-H200 --model llama-3.1-8b --seq 8192 --global-batch 64 --tokens 1T
+awk 'length > 80' out | grep . && wrong "lines over 80 columns"
 refused 2 "expected two to 4" compare --clusters 2xHGX-H100 $job
 refused 2 "Q1000" compare --clusters 2xHGX-H100,2xQ1000 $job
 refused 2 "both say where" compare --clusters 2xHGX-H100,2xHGX-B200 --cluster 2xHGX-A100 $job
@@ -84,5 +86,19 @@ refused 2 "leave them out" compare plan.json b200.json --model llama-3.1-8b
 sed 's/"model": "[^"]*"/"model": "gpt2"/' plan.json >gpt2.json
 refused 2 "not alike" compare plan.json gpt2.json
 refused 2 "are for plans" compare other.json other.json --tokens 1T
+
+# health: the plan's tokens/s over those of the log; without a log nothing is known of its worth; of another job no gain rests on it.
+for i in 1 2 3 4 5 6 7 8; do
+	echo "[titan] 2026-01-01 00:00:0$i,000 - root - INFO - step: ${i}0  loss:  5.$i  grad_norm: 1.0  memory: 40.00GiB(50.00%)  tps: 5,000  tflops: 280.00  mfu: 28.00%"
+done >titan.log
+run '0|1' health titan.log plan.json --model llama-3.1-8b --seq 8192 --devices 16 --device h100 --json=health.json
+holds '[f["kind"] for f in d["files"]] == ["log", "plan"]' health.json
+holds '[abs(c["gain"]["low"] * 5000 * 16 * p["best"][0]["step_seconds_high"] / (128 * 8192) - 1) < 1e-9 for c in d["changes"] if c["id"].startswith("plan:")] == [True]' health.json
+run '0|1' health titan.log plan.json --model llama-3.1-8b --seq 8192 --devices 8 --device h100
+tr -s "\n " "  " <out | grep -q "no gain rests on it" || wrong "a gain rests on another job's plan"
+run '0|1' health plan.json --json=alone.json
+holds 'd["devices"] == 16 and d["devices_from"] == "plan.json" and d["mfu"]["now"] is None and d["changes"][0]["gain"] is None' alone.json
+run 2 health half.json
+says "half.json" "is not used"
 
 finish

@@ -21,7 +21,7 @@ flat "dp 4 (ZeRO 1) x tp 8 with sequence parallelism x pp 4 (1F1B)"
 flat "128 micro-batches of 1, bf16"
 flat "--measured-bandwidth says what yours reach"
 for part in matmul attention tensor pipeline weights optimizer activations; do flat " $part "; done
-! grep -q 'nan' out || wrong "$(grep nan out)"
+! grep -qw 'nan' out || wrong "$(grep nan out)"
 ! awk 'length($0) > 80' out | grep . || wrong "wider than 80 columns"
 
 # The parts are the step, and the sum of memory is the memory; intervals hold their middle; the event-by-event simulation agrees.
@@ -56,6 +56,24 @@ printf 'model:\n  name: llama-3.1-8b\ndata:\n  seq: 4096\ntrain:\n  rows: 4\n  m
 run 0 predict run.yaml --cluster 4xHGX-H100 --json=five
 holds 'd["layout"]["tp"] == 2 and d["layout"]["dp"] == 16 and d["layout"]["seq"] == 4096 and d["style"] == "flatout"' five
 run 0 predict run.yaml --cluster 4xHGX-H100 --tp 4 --seq 8k --json=six
+# What a run file says of fp8 and of its model's dimensions counts; keys that train refuses are named.
+printf 'model:\n  name: flatout-134m\n  layers: 3\n  layerz: 4\ndata:\n  seq: 512\nrun:\n  dir: x\npass:\n  fp8: delayed\nbogus: 1\n' >odd.yaml
+run 0 predict odd.yaml --cluster 1xHGX-H100 --json=odd
+holds 'd["type"] == "fp8" and d["model"] == "flatout-134m, changed"' odd
+holds 'd["unread"] == ["odd.yaml:4 model.layerz", "odd.yaml:11 bogus"]' odd
+run 0 predict odd.yaml --cluster 1xHGX-H100
+flat "odd.yaml:4 model.layerz, odd.yaml:11 bogus: 'flatout train' knows no such keys"
+# Stages that Megatron-LM's flags make uneven: 405B has 126 layers, and 128 with both ends.
+big="--num-layers 126 --hidden-size 16384 --num-attention-heads 128 --group-query-attention --num-query-groups 8 --ffn-hidden-size 53248"
+big="$big --swiglu --seq-length 8192 --max-position-embeddings 8192 --vocab-size 128256 --untie-embeddings-and-output-weights"
+big="$big --micro-batch-size 1 --global-batch-size 128 --bf16 --tensor-model-parallel-size 8 --sequence-parallel --pipeline-model-parallel-size 16"
+big="$big --num-virtual-stages-per-pipeline-rank 8 --use-distributed-optimizer --recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+refused "--account-for-embedding-in-pipeline-split" --megatron "$big" --cluster 16xHGX-H100
+run 0 predict --megatron "$big --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split" --cluster 16xHGX-H100 --json=ends
+holds 'd["layout"]["chunks"] == 8 and d["layout"]["first_layers"] == 7 and d["layout"]["middle_layers"] == 8' ends
+run 0 predict --megatron "$big --pipeline-model-parallel-layout 'Et*7|(t*8|)*14t*7,L'" --cluster 16xHGX-H100 --json=layout
+holds 'd["layout"]["chunks"] == 1 and d["layout"]["last_layers"] == 7' layout
+refused "" --megatron "$big --decoder-first-pipeline-num-layers 5" --cluster 16xHGX-H100
 holds 'd["layout"]["tp"] == 4 and d["layout"]["seq"] == 8192' six
 
 # A run file divides its work as train would: stages, shards and rows of a micro-batch.

@@ -53,7 +53,7 @@ flat "does not fit"
 flat "?: not known."
 grep -qE '^ +16384 .* \? +\([0-9]+-[0-9]+\)' out || wrong "no question mark: $(grep 16384 out)"
 [ "$(awk 'length > 80' out | wc -l)" = 0 ] || wrong "wide: $(awk 'length > 80' out | head -n 2)"
-! grep -q 'nan\|inf' out || wrong "$(grep 'nan\|inf' out)"
+! grep -qw 'nan\|inf' out || wrong "$(grep -w 'nan\|inf' out)"
 run 0 scale $seventy --sizes 1024,16384 --measured-bandwidth 38
 ! grep -qF '?: not known' out || wrong "not known with a measured network"
 run 0 scale --model llama-3.1-8b --cluster 2xHGX-H100 --seq 8192 --global-batch 24 --sizes 8,64 --framework megatron --scaling weak

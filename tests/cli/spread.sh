@@ -41,7 +41,7 @@ run 0 predict $cluster --failures 500 --checkpoint-every 100 --json=given
 holds '[g["checkpoint_every_seconds"] for g in d["goodput"] if g["given"]] == [100]' given
 run 0 predict $cluster --failures 0 --save 0
 grep -q 'none are assumed' out || wrong "$(tail -n 5 out)"
-! grep -q 'nan\|inf ' out || wrong "$(grep 'nan\|inf ' out)"
+! grep -qw 'nan\|inf' out || wrong "$(grep -w 'nan\|inf' out)"
 run 0 predict $cluster --json=plain
 holds '"spread" not in d and "goodput" not in d' plain
 
@@ -50,6 +50,17 @@ run 0 predict $ranks --straggler=1:2 --json=two
 holds 'd["ranks"]["spread"]["rank"] == 1 and d["ranks"]["spread"]["median_seconds"] > 1.3 * d["ranks"]["spread"]["alike_seconds"]' two
 run 0 predict $ranks --jitter=5% --draws=20
 grep -q 'of 20 steps' out || wrong "$(head -n 20 out)"
+
+# The bubble has a line of its own, beside the formula of its schedule.
+holds 'd["bubble"]["seconds"] == d["parts_seconds"]["pipeline"] > 0.9 * d["bubble"]["formula_seconds"] > 0' plain
+run 0 predict $cluster
+grep -q '^Bubble: .* of the step' out || wrong "no bubble: $(head -n 20 out)"
+run 0 predict --model llama-3.1-8b --cluster 2xHGX-H100 --seq 8192 --global-batch 64 --framework megatron --tp 2 --json=without
+holds '"bubble" not in d' without
+run 0 predict $tiny --model.layers=4 --profile="$source/fuzz/corpus/profile/two_cores.json" --mesh.pp=2 --train.rows=2 --run.threads=2 --json=stages
+holds 'd["ranks"]["pipeline"]["stages"] == 2 and d["ranks"]["pipeline"]["bubble"] >= d["ranks"]["pipeline"]["formula_bubble"] > 0' stages
+run 0 predict $tiny --model.layers=4 --profile="$source/fuzz/corpus/profile/two_cores.json" --mesh.pp=2 --train.rows=2 --run.threads=2
+grep -q '^Bubble: ' out || wrong "no bubble of stages: $(head -n 20 out)"
 
 # What cannot be.
 refused "--jitter=2%" $cluster --jitter 2

@@ -1,4 +1,5 @@
 /* Stages of unlike numbers of layers, and what each of them recomputes. */
+#include "base/count.h"
 #include "support/must.h"
 #include "support/ranks.h"
 
@@ -208,7 +209,7 @@ static void test_repeats(void **state)
 	step_batch_random(&b, 16, 2, 8, m.vocab, 2, 3);
 	low.rows = 2;
 	const struct fo_ask ask = { .run = low };
-	/* Within what the last but one stage takes as it is the first ones have to repeat, and those behind need not. */
+	/* Within what the last but one stage takes as it is, those before it have to repeat, and the last need not. */
 	const int64_t budget = planned(&m, low, 2);
 	assert_true(planned(&m, low, 0) > budget && planned(&m, low, 3) <= budget);
 	const struct fo_choose want = { .budget_bytes = budget, .recompute = true };
@@ -242,6 +243,23 @@ static void test_repeats(void **state)
 	}
 	assert_true(fabs(p.job_exec / exec - 1) < 1e-12);
 	fo_program_fini(&p);
+	/* With less and less memory every stage still fits, up to what all that can be repeated leaves. */
+	struct fo_lowering full = low;
+	int64_t least = 0, more = 0;
+	full.pass.recompute = FO_RECOMPUTE_FULL;
+	for (int32_t k = 0; k < 4; k++)
+		least = fo_max(least, planned(&m, full, k));
+	for (int i = 0; i <= 4; i++) {
+		const struct fo_choose some = { .budget_bytes = least + (budget - least) * i / 4, .recompute = true };
+		must(fo_pass_choose(&m, &ask, 1, &some, &got));
+		for (int32_t k = 0; k < 4; k++) {
+			const int set = got.run.stages.repeats ? got.run.stages.repeat[k].first : 0;
+			assert_true(planned(&m, got.run, k) <= some.budget_bytes);
+			assert_true(set == FO_RECOMPUTE_FULL || set < FO_RECOMPUTE_REST - 1);
+			more += set != 0;
+		}
+	}
+	assert_true(more > 4);
 	/* What fits no stage is refused with the least that the fullest one takes. */
 	const struct fo_choose small = { .budget_bytes = planned(&m, low, 3) / 4, .recompute = true };
 	assert_int_equal(fo_pass_choose(&m, &ask, 1, &small, &got), FO_ENOMEM);
@@ -250,12 +268,40 @@ static void test_repeats(void **state)
 	step_batch_free(&b);
 }
 
+/* A step's rows in micro-batches where the schedule has a least number of them, and each split fits all stages. */
+static void test_splits(void **state)
+{
+	(void)state;
+	struct fo_model m = step_model(8, 64, 4, 2, 96, 64, false);
+	struct fo_lowering low = lowering(2, FO_PP_DUALPIPE_V);
+	struct fo_choice got;
+	const struct fo_ask ask = { .run = low };
+	struct fo_choose want = { .batch_rows = 12, .recompute = true, .divide = true };
+	must(fo_pass_choose(&m, &ask, 1, &want, &got));
+	assert_true(got.run.micro_batches >= 4 && got.run.rows * got.run.micro_batches == 12);
+	assert_int_equal(got.run.stages.repeats, 0);
+	want.batch_rows = 3;
+	assert_int_equal(fo_pass_choose(&m, &ask, 1, &want, &got), FO_EARG);
+	assert_non_null(strstr(fo_err_text(), "for 2 stages 4 or more, not 3"));
+	fo_err_clear();
+	/* More micro-batches have a smaller bubble, and fewer rows each: 1F1B of 4 stages takes many. */
+	low = lowering(4, FO_PP_1F1B);
+	want.batch_rows = 16;
+	must(fo_pass_choose(&m, &(struct fo_ask){ .run = low }, 1, &want, &got));
+	assert_true(got.run.micro_batches > 4);
+	low = lowering(6, FO_PP_DUALPIPE_V);
+	low.micro_batches = 16;
+	m.layers = 12;
+	refused(&m, &low, "dualpipe-v of 6 stages needs messages that overtake each other");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_balance),
 		cmocka_unit_test(test_repeats),
+		cmocka_unit_test(test_splits),
 	};
 	return cmocka_run_group_tests_name("pipeline_stages", tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ void ledgers_of(const char *dir, struct ledger_of_rank *rank, int ranks)
 		assert_int_equal(d.rank[r].devices, 1);
 		const struct fo_ledger *l = &d.rank[r].device[0].total;
 		rank[r] = (struct ledger_of_rank){ l->comp_ns, l->exposed_comm_ns, l->exposed_wait_ns,
-						   l->exposed_transfer_ns };
+						   l->exposed_transfer_ns, l->exposed_bubble_ns };
 	}
 	fo_diagnosis_fini(&d);
 	fo_trace_set_fini(&set);

@@ -199,6 +199,17 @@ static void everything(struct fo_str *o, const char *text)
 							 .falls = 1,
 							 .rest_name = text,
 							 .rest_value = text });
+	fo_doc_points(d, &(struct fo_draw_points){ .title = text,
+						   .desc = text,
+						   .x_name = text,
+						   .y_name = text,
+						   .remark = text,
+						   .kind_name = { text },
+						   .mark_name = { text, text, text, text },
+						   .point = &(struct fo_draw_point){ 1, 2, 0, FO_DRAW_POINT_CHOSEN },
+						   .n = 1,
+						   .limit = 1,
+						   .limit_name = text });
 	fo_doc_lanes(d, &(struct fo_draw_lanes){
 				.title = text,
 				.desc = text,
@@ -496,6 +507,45 @@ static void test_waterfall(void **state)
 	fo_str_fini(&o);
 }
 
+/* Each point once, where its numbers say; what has none, or no such kind, is left out; a legend of what is drawn. */
+static void test_points(void **state)
+{
+	(void)state;
+	struct fo_str o = { 0 };
+	const struct fo_draw_point point[] = {
+		{ 50, 0.5, 0, FO_DRAW_POINT_PLAIN },  { 100, 1, 1, FO_DRAW_POINT_HOLLOW },
+		{ 25, 0.25, 2, FO_DRAW_POINT_RING },  { 0, 0, 3, FO_DRAW_POINT_CHOSEN },
+		{ NAN, 0.5, 0, FO_DRAW_POINT_PLAIN }, { 1, INFINITY, 0, FO_DRAW_POINT_PLAIN },
+		{ 1, 1, 99, FO_DRAW_POINT_PLAIN },    { 1, 1, -1, FO_DRAW_POINT_PLAIN }
+	};
+	struct fo_draw_points c = { .title = "t",
+				    .x_unit = FO_DRAW_NUMBER,
+				    .y_unit = FO_DRAW_SHARE,
+				    .kind_name = { "k0", "k1", "k2", "k3", "k4" },
+				    .mark_name = { "m0", "m1", "m2", "m3" },
+				    .point = point,
+				    .n = sizeof point / sizeof *point,
+				    .limit = 80,
+				    .limit_name = "limit" };
+	fo_draw_points(&o, &c);
+	assert_xml(&o);
+	assert_int_equal(count(o.data, "<svg x="), 4);
+	assert_non_null(strstr(o.data, "<svg x=\"50.00%\" y=\"50.00%\">"));
+	assert_non_null(strstr(o.data, "<svg x=\"100.00%\" y=\"0.00%\"><path class=\"pt s1 open\""));
+	assert_non_null(strstr(o.data, "<svg x=\"0.00%\" y=\"100.00%\">"));
+	assert_int_equal(count(o.data, "class=\"ring\""), 2 * 3); /* one and two rings, and in the legend */
+	assert_non_null(strstr(o.data, "M3200 0V1000"));
+	assert_non_null(strstr(o.data, "k3</li>"));
+	assert_null(strstr(o.data, "k4</li>"));
+	assert_int_equal(count(o.data, "<li>"), 4 + 4 + 1);
+	fo_str_fini(&o);
+	c.n = 0;
+	fo_draw_points(&o, &c);
+	assert_xml(&o);
+	assert_non_null(strstr(o.data, "Nothing was recorded"));
+	fo_str_fini(&o);
+}
+
 static void test_lanes(void **state)
 {
 	(void)state;
@@ -643,8 +693,8 @@ int main(void)
 		cmocka_unit_test(test_lines_odd), cmocka_unit_test(test_lines_long), cmocka_unit_test(test_bands),
 		cmocka_unit_test(test_areas),     cmocka_unit_test(test_bars),       cmocka_unit_test(test_factors),
 		cmocka_unit_test(test_levels),    cmocka_unit_test(test_stacks),     cmocka_unit_test(test_waterfall),
-		cmocka_unit_test(test_lanes),     cmocka_unit_test(test_lanes_long), cmocka_unit_test(test_dense),
-		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_points),    cmocka_unit_test(test_lanes),      cmocka_unit_test(test_lanes_long),
+		cmocka_unit_test(test_dense),     cmocka_unit_test(test_numbers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,6 +150,8 @@ static void test_uneven(void **state)
 		{ NULL, 4, 5, NAN, NAN, NAN, { 5, 9, 9 }, 1 },
 		{ NULL, 4, 6, 7, NAN, NAN, { 0, 0, 0 }, 0 },
 		{ NULL, 2, 20, NAN, NAN, NAN, { 20, 12, 12 }, 1 },
+		{ NULL, 4, -4, NAN, NAN, NAN, { 0, 0, 0 }, 0 },
+		{ NULL, 4, 0.5, 1.5, NAN, NAN, { 0, 0, 0 }, 0 },
 		{ NULL, 3, NAN, NAN, NAN, 1, { 11, 11, 10 }, 1 },
 		{ NULL, 4, NAN, NAN, 1, 1, { 0, 0, 0 }, 0 },
 		{ "Et*7|t*9|(t*3)*3|t*7,L", 4, NAN, NAN, NAN, NAN, { 7, 9, 7 }, 1 },

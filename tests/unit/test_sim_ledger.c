@@ -28,17 +28,23 @@ static const struct fo_model tiny = { .name = "tiny",
 				      .norm_eps = 1e-5,
 				      .rope = { .theta = 10000 } };
 
-static void build(struct fo_program *p, int rank)
+/* Data parallel in shard groups, or stages of a pipeline and nothing else. */
+static void build(struct fo_program *p, int rank, bool stages)
 {
-	const struct fo_lowering low = {
-		.seq = 32,
-		.rows = 2,
-		.micro_batches = 2,
-		.precision = FO_PRECISION_BF16,
-		.pass = { .merge_qkv = 1, .ddp = 1, .zero = 3, .zero_prefetch = 1, .wgrad_lane = 1 },
-		.mesh = { .rank = rank, .replicate = 2, .shard = 2 }
-	};
-	must(fo_pass_build(p, &tiny, &low));
+	struct fo_model m = tiny;
+	struct fo_lowering low = { .seq = 32,
+				   .rows = 2,
+				   .micro_batches = 2,
+				   .precision = FO_PRECISION_BF16,
+				   .pass = { .merge_qkv = 1, .ddp = 1, .zero = 3, .zero_prefetch = 1, .wgrad_lane = 1 },
+				   .mesh = { .rank = rank, .replicate = 2, .shard = 2 } };
+	if (stages) {
+		m.layers = RANKS;
+		low.micro_batches = 6;
+		low.pass = (struct fo_passes){ .merge_qkv = 1, .ddp = 1, .pp = 1 + FO_PP_1F1B };
+		low.mesh = (struct fo_mesh){ .rank = rank, .replicate = 1, .shard = 1, .pp = RANKS };
+	}
+	must(fo_pass_build(p, &m, &low));
 }
 
 struct job {
@@ -49,6 +55,7 @@ struct job {
 	struct fo_fleet fleet;
 	struct fo_fleet_run run;
 	char dir[64];
+	bool stages;
 };
 
 /* Times that no two operations share. links: calls share links; else they take their time. */
@@ -56,7 +63,7 @@ static void simulate(struct job *j, double slow, double overhead_s, bool links)
 {
 	static const int32_t role_of[RANKS] = { 0, 1, 2, 3 };
 	for (int r = 0; r < RANKS; r++) {
-		build(&j->p[r], r);
+		build(&j->p[r], r, j->stages);
 		must(fo_unroll(&j->p[r], &j->u[r]));
 		fo_plan(&j->p[r], &j->u[r]);
 		fo_prune_waits(&j->p[r], &j->u[r]);
@@ -147,6 +154,9 @@ static void check_ledger(const struct job *j)
 		assert_int_equal(l[r].exposed_ns, s.transfer_ns + s.wait_ns);
 		assert_int_equal(l[r].wait_ns, s.wait_ns);
 		assert_int_equal(l[r].transfer_ns, s.transfer_ns);
+		/* Stages wait for each other alone; shard groups have no bubble. */
+		assert_int_equal(l[r].bubble_ns, j->stages ? s.wait_ns : 0);
+		assert_true(!j->stages || s.wait_ns > 0);
 	}
 }
 
@@ -231,6 +241,32 @@ static void test_job(void **state)
 	}
 }
 
+/* The bubble is a row of its own. Where a stage left no timeline, what its neighbours did meanwhile is not known, and
+ * no bubble is claimed for it. */
+static void test_stages(void **state)
+{
+	(void)state;
+	static struct job j;
+	struct ledger_of_rank all[RANKS], some[RANKS - 1];
+	struct fo_arena a = { 0 };
+	j.stages = true;
+	snprintf(j.dir, sizeof j.dir, "%s/stages", fo_scratch);
+	simulate(&j, 1, 0, false);
+	write_files(&j);
+	check_report(&j);
+	check_ledger(&j);
+	ledgers_of(j.dir, all, RANKS);
+	must(fo_fs_remove_tree(fo_timeline_rank_path(&a, j.dir, RANKS - 1)));
+	ledgers_of(j.dir, some, RANKS - 1);
+	for (int r = 0; r < RANKS - 1; r++) {
+		assert_int_equal(some[r].exposed_ns, all[r].exposed_ns);
+		assert_true(some[r].bubble_ns <= all[r].bubble_ns);
+	}
+	assert_true(some[RANKS - 2].bubble_ns < all[RANKS - 2].bubble_ns);
+	fo_arena_fini(&a);
+	end(&j);
+}
+
 /* Rank 0 alone, a folder without timelines, one cut off, one of another program: a sentence each. */
 static void test_foreign(void **state)
 {
@@ -271,6 +307,7 @@ static void test_foreign(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_job), cmocka_unit_test(test_foreign) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_job), cmocka_unit_test(test_stages),
+					    cmocka_unit_test(test_foreign) };
 	return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -23,6 +23,7 @@ struct form {
 	enum fo_tp stream; /* of ranks of a tp group */
 	bool several;      /* shard groups, or ranks in them */
 	enum fo_cp by;     /* of ranks of a cp group */
+	int first;         /* layers of the first stage; 0: stages are even */
 };
 
 /* The steps of `ranks` ranks, and what came of them. */
@@ -91,7 +92,7 @@ static fo_status run_job(struct job *j, const struct text *text, int ranks, cons
 	const struct fo_model model = { .family = FO_FAMILY_LLAMA,
 					.name = "verify",
 					.gated = true,
-					.layers = 2,
+					.layers = form->first ? 3 : 2,
 					.hidden = HIDDEN,
 					.heads = 4,
 					.kv_heads = 2,
@@ -120,6 +121,11 @@ static fo_status run_job(struct job *j, const struct text *text, int ranks, cons
 					     .cp = form->cp,
 					     .tp = form->tp };
 		low.pass.pp = stages > 1 ? 1 + (int)form->schedule : 0;
+		if (form->first) {
+			low.stages.parts = 2;
+			low.stages.layers[0] = (int16_t)form->first;
+			low.stages.layers[1] = (int16_t)(model.layers - form->first);
+		}
 		low.pass.cp = form->cp > 1 ? form->by : FO_CP_OFF;
 		low.pass.tp = form->stream;
 		low.pass.zero = form->zero;
@@ -297,26 +303,27 @@ void fo_verify_ranks(struct fo_verify_run *v)
 	const int ranks = v->o->ranks;
 	/* Key and value heads of the model are two. */
 	const struct form form[] = {
-		{ "", 1, 1, 1, FO_ZERO_OFF, 0, 0, FO_TP_OFF, false, FO_CP_RING },
-		{ " zero=1", 1, 1, ranks, FO_ZERO_STATE, 0, 0, FO_TP_OFF, false, FO_CP_RING },
-		{ " zero=2", 1, 1, ranks, FO_ZERO_GRADIENTS, 0, 0, FO_TP_OFF, false, FO_CP_RING },
-		{ " fsdp", 1, 1, ranks, FO_ZERO_WEIGHTS, 0, 0, FO_TP_OFF, false, FO_CP_RING },
-		{ " hsdp", 1, 1, 2, FO_ZERO_WEIGHTS, 0, 0, FO_TP_OFF, true, FO_CP_RING },
-		{ " tp=2", 1, 2, 1, FO_ZERO_OFF, 0, 0, FO_TP_SEQUENCE, false, FO_CP_RING },
-		{ " tp=2 replicated", 1, 2, 1, FO_ZERO_OFF, 0, 0, FO_TP_REPLICATED, false, FO_CP_RING },
-		{ " tp=2 fsdp", 1, 2, ranks / 2, FO_ZERO_WEIGHTS, 0, 0, FO_TP_SEQUENCE, true, FO_CP_RING },
-		{ " cp=2", 2, 1, 1, FO_ZERO_OFF, 0, 0, FO_TP_OFF, false, FO_CP_RING },
-		{ " cp=4", 4, 1, 1, FO_ZERO_OFF, 0, 0, FO_TP_OFF, false, FO_CP_RING },
-		{ " cp=2 fsdp", 2, 1, ranks / 2, FO_ZERO_WEIGHTS, 0, 0, FO_TP_OFF, false, FO_CP_RING },
-		{ " cp=2 tp=2", 2, 2, 1, FO_ZERO_OFF, 0, 0, FO_TP_SEQUENCE, false, FO_CP_RING },
-		{ " cp=2 heads", 2, 1, 1, FO_ZERO_OFF, 0, 0, FO_TP_OFF, false, FO_CP_HEADS },
-		{ " cp=4 heads", 4, 1, 1, FO_ZERO_OFF, 0, 0, FO_TP_OFF, false, FO_CP_HEADS },
-		{ " cp=2 heads fsdp", 2, 1, ranks / 2, FO_ZERO_WEIGHTS, 0, 0, FO_TP_OFF, false, FO_CP_HEADS },
-		{ " cp=2 heads tp=2", 2, 2, 1, FO_ZERO_OFF, 0, 0, FO_TP_SEQUENCE, false, FO_CP_HEADS },
-		{ " pp=2", 1, 1, 1, FO_ZERO_OFF, 2, FO_PP_1F1B, FO_TP_OFF, false, FO_CP_RING },
-		{ " pp=2 zb-h1", 1, 1, 1, FO_ZERO_OFF, 2, FO_PP_ZB_H1, FO_TP_OFF, false, FO_CP_RING },
-		{ " pp=2 tp=2", 1, 2, 1, FO_ZERO_OFF, 2, FO_PP_1F1B, FO_TP_SEQUENCE, false, FO_CP_RING },
-		{ " pp=2 fsdp", 1, 1, ranks / 2, FO_ZERO_WEIGHTS, 2, FO_PP_GPIPE, FO_TP_OFF, false, FO_CP_RING },
+		{ "", 1, 1, 1, FO_ZERO_OFF, 0, 0, FO_TP_OFF, false, FO_CP_RING, 0 },
+		{ " zero=1", 1, 1, ranks, FO_ZERO_STATE, 0, 0, FO_TP_OFF, false, FO_CP_RING, 0 },
+		{ " zero=2", 1, 1, ranks, FO_ZERO_GRADIENTS, 0, 0, FO_TP_OFF, false, FO_CP_RING, 0 },
+		{ " fsdp", 1, 1, ranks, FO_ZERO_WEIGHTS, 0, 0, FO_TP_OFF, false, FO_CP_RING, 0 },
+		{ " hsdp", 1, 1, 2, FO_ZERO_WEIGHTS, 0, 0, FO_TP_OFF, true, FO_CP_RING, 0 },
+		{ " tp=2", 1, 2, 1, FO_ZERO_OFF, 0, 0, FO_TP_SEQUENCE, false, FO_CP_RING, 0 },
+		{ " tp=2 replicated", 1, 2, 1, FO_ZERO_OFF, 0, 0, FO_TP_REPLICATED, false, FO_CP_RING, 0 },
+		{ " tp=2 fsdp", 1, 2, ranks / 2, FO_ZERO_WEIGHTS, 0, 0, FO_TP_SEQUENCE, true, FO_CP_RING, 0 },
+		{ " cp=2", 2, 1, 1, FO_ZERO_OFF, 0, 0, FO_TP_OFF, false, FO_CP_RING, 0 },
+		{ " cp=4", 4, 1, 1, FO_ZERO_OFF, 0, 0, FO_TP_OFF, false, FO_CP_RING, 0 },
+		{ " cp=2 fsdp", 2, 1, ranks / 2, FO_ZERO_WEIGHTS, 0, 0, FO_TP_OFF, false, FO_CP_RING, 0 },
+		{ " cp=2 tp=2", 2, 2, 1, FO_ZERO_OFF, 0, 0, FO_TP_SEQUENCE, false, FO_CP_RING, 0 },
+		{ " cp=2 heads", 2, 1, 1, FO_ZERO_OFF, 0, 0, FO_TP_OFF, false, FO_CP_HEADS, 0 },
+		{ " cp=4 heads", 4, 1, 1, FO_ZERO_OFF, 0, 0, FO_TP_OFF, false, FO_CP_HEADS, 0 },
+		{ " cp=2 heads fsdp", 2, 1, ranks / 2, FO_ZERO_WEIGHTS, 0, 0, FO_TP_OFF, false, FO_CP_HEADS, 0 },
+		{ " cp=2 heads tp=2", 2, 2, 1, FO_ZERO_OFF, 0, 0, FO_TP_SEQUENCE, false, FO_CP_HEADS, 0 },
+		{ " pp=2", 1, 1, 1, FO_ZERO_OFF, 2, FO_PP_1F1B, FO_TP_OFF, false, FO_CP_RING, 0 },
+		{ " pp=2 uneven", 1, 1, 1, FO_ZERO_OFF, 2, FO_PP_1F1B, FO_TP_OFF, false, FO_CP_RING, 2 },
+		{ " pp=2 zb-h1", 1, 1, 1, FO_ZERO_OFF, 2, FO_PP_ZB_H1, FO_TP_OFF, false, FO_CP_RING, 0 },
+		{ " pp=2 tp=2", 1, 2, 1, FO_ZERO_OFF, 2, FO_PP_1F1B, FO_TP_SEQUENCE, false, FO_CP_RING, 0 },
+		{ " pp=2 fsdp", 1, 1, ranks / 2, FO_ZERO_WEIGHTS, 2, FO_PP_GPIPE, FO_TP_OFF, false, FO_CP_RING, 0 },
 	};
 	struct text text;
 	if (ranks < 2)

@@ -349,6 +349,12 @@ static void say_plan(const struct fo_train_plan *p, struct fo_doc *d)
 	fo_doc_line(d, "step", "%s; %d slots", fo_cli_run_text(d, run), p->program->nslot);
 	fo_passes_text(&run->pass, &passes);
 	fo_doc_line(d, "passes", "%s", passes.data);
+	if (p->program->staged) {
+		passes.len = 0;
+		fo_lowering_parts_text(run, m->layers, &passes);
+		fo_doc_line(d, "stages", "with %s layers in the order of the model; passes are the first stage's",
+			    passes.data);
+	}
 	fo_str_fini(&passes);
 	say_choices(p, d);
 	say_memory(p, d);
