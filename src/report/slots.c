@@ -242,36 +242,6 @@ bool fo_slots_of_timelines(struct fo_doc *d, struct fo_draw_slots *out, const st
 	return to > from;
 }
 
-/* Sums over the passes of all stages. */
-void fo_slots_bubble_of(struct fo_slots_bubble *out, const struct fo_draw_slots *c, const struct fo_pp_shape *shape)
-{
-	double sum[FO_PP_WORKS] = { 0 }, from = INFINITY, to = -INFINITY, busy = 0, longest = 0;
-	for (size_t i = 0; i < c->rows; i++) {
-		double first = INFINITY, last = -INFINITY;
-		for (size_t k = 0; k < c->row[i].slots; k++) {
-			const struct fo_draw_slot *s = &c->row[i].slot[k];
-			if (s->kind >= FO_PP_WORKS)
-				continue;
-			sum[s->kind] += s->to - s->from;
-			first = fmin(first, s->from);
-			last = fmax(last, s->to);
-		}
-		from = fmin(from, first);
-		to = fmax(to, last);
-		longest = fmax(longest, last - first);
-	}
-	for (int k = 0; k < FO_PP_WORKS; k++)
-		busy += sum[k];
-	out->longest = longest > 0 ? 1 - busy / (longest * (double)c->rows) : NAN;
-	out->measured = to > from ? 1 - busy / ((to - from) * (double)c->rows) : NAN;
-	/* Of one stage and micro-batch. A whole backward counts as its input's part: no formula of such a schedule
-	 * looks at the two apart. */
-	const double each = (double)c->rows * shape->micro_batches;
-	fo_pp_formula_of(&out->by, shape, sum[FO_PP_FORWARD] / each, (sum[FO_PP_BACKWARD] + sum[FO_PP_INPUT]) / each,
-			 sum[FO_PP_WEIGHT] / each);
-	out->formula = out->by.idle_s / (out->by.idle_s + busy / (double)c->rows);
-}
-
 /* ---- of files ---- */
 
 enum { STAGES = 64 }; /* more are not read: each has a program of its own */
