@@ -96,8 +96,9 @@ const char *fo_cli_energy(struct fo_doc *d, struct fo_range kwh)
 {
 	if (!fo_range_known(kwh))
 		return NULL;
-	return kwh.high < 1e6 ? fo_doc_printf(d, kwh.high < 10 ? "at most %.2f kWh" : "at most %.0f kWh", kwh.high)
-			      : fo_doc_printf(d, "at most %.4g GWh", kwh.high * 1e-6);
+	if (kwh.high >= 1e6)
+		return fo_doc_printf(d, "at most %.4g GWh", kwh.high * 1e-6);
+	return fo_doc_printf(d, "at most %.*f kWh", kwh.high < 10 ? 2 : 0, kwh.high);
 }
 
 static void json_range(struct fo_json *j, const char *key, struct fo_range r)

@@ -50,9 +50,10 @@ void fo_cli_goodput_say(struct fo_doc *d, const struct fo_cli_goodput *given, co
 		    given->failures
 			    ? ""
 			    : " (published: Meta's A100 clusters, 2024; Llama 3's were 3.8; --failures says yours)");
+	const char *save = given->save ? "" : " (a guess: --save)";
+	const char *restart = given->restart ? "" : " (a guess: --restart)";
 	fo_doc_line(d, "saves", "a checkpoint stops training for %s s%s, a restart takes %s s%s", range(d, in->save_s),
-		    given->save ? "" : " (a guess: --save)", range(d, in->restart_s),
-		    given->restart ? "" : " (a guess: --restart)");
+		    save, range(d, in->restart_s), restart);
 }
 
 void fo_cli_goodput_json(struct fo_json *j, const struct fo_cli_goodput *given, const struct fo_goodput_in *in)

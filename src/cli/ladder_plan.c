@@ -165,9 +165,14 @@ static void say_rungs(struct fo_doc *d, const struct fo_predicted_ladder *l)
 	for (int i = 0; i < l->rungs; i++) {
 		const struct fo_predicted_rung *r = &l->rung[i];
 		bool on = r->state == FO_RUNG_TAKEN;
-		fo_doc_row(d, r->id, times(d, &r->step), interval(d, &r->step), times(d, &r->alone),
-			   on ? times(d, &r->together) : "-", on ? fo_doc_printf(d, "%.1f", 100 * r->mfu_causal) : "-",
-			   on ? fo_doc_printf(d, "%.0f", r->bytes / 0x1p30) : "-", verdict(r));
+		const char *together = "-", *mfu = "-", *memory = "-";
+		if (on) {
+			together = times(d, &r->together);
+			mfu = fo_doc_printf(d, "%.1f", 100 * r->mfu_causal);
+			memory = fo_doc_printf(d, "%.0f", r->bytes / 0x1p30);
+		}
+		fo_doc_row(d, r->id, times(d, &r->step), interval(d, &r->step), times(d, &r->alone), together, mfu,
+			   memory, verdict(r));
 	}
 	fo_doc_para(
 		d, "Gain: tokens/s on top of the rungs above that were taken, with its 80 %% interval; alone: from the "

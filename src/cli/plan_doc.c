@@ -29,8 +29,9 @@ static const char *division(struct fo_doc *d, const struct fo_plan_point *x, con
 	const struct fo_predict_layout *l = &x->layout;
 	const char *t = fo_doc_printf(d, "dp %.15g", x->step.dp);
 	if (l->tp > 1)
-		t = fo_doc_printf(d, "%s tp %.15g%s%s", t, l->tp, l->sp ? "" : w->without_sp,
-				  l->tp_overlap > 0 ? w->async : "");
+		t = fo_doc_printf(d, "%s tp %.15g%s", t, l->tp, l->sp ? "" : w->without_sp);
+	if (l->tp > 1 && l->tp_overlap > 0)
+		t = fo_doc_printf(d, "%s%s", t, w->async);
 	if (l->cp > 1)
 		t = fo_doc_printf(d, "%s cp %.15g", t, l->cp);
 	if (l->pp > 1)

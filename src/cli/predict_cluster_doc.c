@@ -281,8 +281,8 @@ static void say_draws(struct fo_doc *d, const struct fo_cli_predicted *p)
 		fo_cli_spread_say(d, p->spread, &p->timeline->fleet);
 		fo_doc_remark(
 			d,
-			"On top of what the prediction has: it rests on published steps, whose devices differed, "
-			"too (\"rest\"). Shares are of the simulated step, in which hidden communication has no place.");
+			"On top of what the prediction has: it rests on published steps, whose devices differed, too "
+			"(\"rest\"). Shares are of the simulated step, in which hidden communication has no place.");
 	}
 	if (p->goodput) {
 		fo_doc_heading(d, "The time that counts");

@@ -55,8 +55,8 @@ char *fo_draw_number(char buf[32], double v, enum fo_draw_unit unit);
 /* ---- lines ---- */
 
 /* A run of points. x ascends (points that go back are left out; NULL: 0, 1, 2, ...); a y that is not finite (with
- * y_log: not above 0) interrupts the line; with x_log points that are not above 0 in x are left out. Long runs are thinned without loss of a peak (M4: Jugel and others, VLDB
- * 2014). */
+ * y_log: not above 0) interrupts the line; with x_log points that are not above 0 in x are left out. Long runs are
+ * thinned without loss of a peak (M4: Jugel and others, VLDB 2014). */
 enum { FO_DRAW_STYLES = 6 };
 struct fo_draw_series {
 	const char *name; /* in the legend; NULL: not there */

@@ -776,9 +776,10 @@ static fo_status choose_open(const struct fo_run *r, const struct room *room, st
 	/* Nothing is left to choose, or nothing limits it. */
 	if (!want.batch_rows && !want.fuse_loss && ((!want.recompute && asks == 1) || !want.budget_bytes)) {
 		*out = (struct fo_choice){ .run = ask[0].run };
-		return want.divide ? fo_pass_divide(room->m, &out->run, want.stage_bytes, want.recompute,
-						    room->device ? room->device : &fo_choose_processor)
-				   : FO_OK;
+		if (!want.divide)
+			return FO_OK;
+		return fo_pass_divide(room->m, &out->run, want.stage_bytes, want.recompute,
+				      room->device ? room->device : &fo_choose_processor);
 	}
 	return fo_pass_choose(room->m, ask, asks, &want, out);
 }

@@ -14,7 +14,8 @@
  *   - A call is met when the last rank of its group has come. It is over for all of them at once: when the ranks
  *     have done their own work (`seconds` from when it was met) and the links have carried it. Links share their
  *     rate among the transfers that are under way on them, and a transfer goes on at the rate of its slowest link;
- *     serial links carry one after the other, and wait for nothing else; a call is over when all its links have carried it.
+ *     serial links carry one after the other, and wait for nothing else; a call is over when all its links have
+ *     carried it.
  *   - Sends and receives meet in pairs, without buffers.
  * Times are seconds from the step's begin. Nothing is random unless jitter is asked for, and that is drawn from a
  * seed. */

@@ -540,8 +540,9 @@ static fo_status come_to_pair(struct engine *e, struct class *c, int lane, doubl
 				      .link = o->link_s >= q->link_s ? o->link : q->link };
 		const double came = other->out->begin_s[x->op];
 		const bool later = came > now || (came >= now && class_of(e, other) > self);
-		meet(e, t, fmax(o->seconds, q->seconds), fmax(o->link_s, q->link_s), fmax(now, came),
-		     later ? class_of(e, other) : self, later ? x->op : c->lane[lane].op);
+		const int32_t last = later ? class_of(e, other) : self;
+		meet(e, t, fmax(o->seconds, q->seconds), fmax(o->link_s, q->link_s), fmax(now, came), last,
+		     later ? x->op : c->lane[lane].op);
 		return FO_OK;
 	}
 	return FO_OK;

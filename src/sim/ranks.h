@@ -23,7 +23,7 @@ struct fo_sim_role {
 struct fo_sim_ranks {
 	int ranks, roles;
 	bool alike; /* one rank was simulated for all */
-	bool apart; /* set by the caller: times of computing are given, and ranks do not slow each other (paced kernels) */
+	bool apart; /* set by the caller: times of computing are given, ranks do not slow each other (paced kernels) */
 	struct fo_sim_role *role;
 	int32_t *role_of; /* per rank */
 	/* The middle walk: ranks that do the same at the same times are a class, rank 0 is of class 0. */

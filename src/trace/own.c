@@ -194,7 +194,8 @@ static int32_t add_collective(struct fo_trace_build *b, struct own *x, const str
 	c->dtype = text(b, fo_dtype_name[x->program.buf[o->arg[0].buf].dtype]);
 	c->group_size = k->members;
 	const bool stages = k->group == FO_GROUP_PP || k->group == FO_GROUP_ENDS;
-	c->sequence = between_two ? -1 : (int64_t)s->step * (stages ? INT32_MAX : x->unrolled.n) + number_of(x, k);
+	const int64_t a_step = stages ? INT32_MAX : x->unrolled.n;
+	c->sequence = between_two ? -1 : s->step * a_step + number_of(x, k);
 	c->bytes = payload(&x->program, o);
 	c->equal_parts = k->wire == FO_WIRE_ALL_REDUCE || k->wire == FO_WIRE_BROADCAST;
 	int32_t peer = between_two ? members_of(&x->program, g, k->peer, NULL) : -1;
