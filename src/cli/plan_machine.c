@@ -232,7 +232,7 @@ static void say_head(struct fo_doc *d, const struct answer *x)
 		    x->found.tried, fo_doc_num(d, x->found.seconds, FO_DRAW_SECONDS), x->found.n, x->found.refused,
 		    x->found.too_large);
 	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, %" PRId64 " micro-batch%s of %" PRId64 " row%s", mesh_text(d, m),
-		       m->micro_batches, m->micro_batches == 1 ? "" : "es", m->rows, m->rows == 1 ? "" : "s");
+		       m->micro_batches, m->micro_batches == 1 ? "" : "es", m->rows, fo_doc_plural(m->rows));
 	if (tied > 1)
 		fo_doc_line(d, "ties",
 			    "%d meshes lie within %.1f %%, which is no difference: this is the simplest of them", tied,
@@ -284,7 +284,7 @@ static void put_mesh(struct fo_json *j, const struct answer *x, int i)
 	fo_json_object(j, NULL);
 	fo_json_put(j, FO_TEXT("options", text.data), FO_INT("pp", m->pp),
 		    FO_TEXT("schedule", m->pp > 1 ? fo_pp_name[m->pp_kind] : NULL),
-		    FO_INT("chunks", m->pp > 1 ? fo_max(1, m->pp_chunks) : 1), FO_INT("tp", m->tp), FO_INT("cp", m->cp),
+		    FO_INT("chunks", fo_max(1, m->pp_chunks)), FO_INT("tp", m->tp), FO_INT("cp", m->cp),
 		    FO_INT("shard", m->shard), FO_INT("replicate", m->replicate), FO_INT("zero", m->zero),
 		    FO_INT("rows", m->rows), FO_INT("micro_batches", m->micro_batches), FO_BOOL("tie", ties(x, i)));
 	put_interval(j, "step_seconds", m->step_s);
@@ -368,8 +368,8 @@ const struct fo_command fo_cmd_plan_machine = {
 	.summary = "the best mesh for the ranks of a run on a machine that was measured",
 	.text = "Lowers every mesh of N ranks that the executor runs, plans its memory and simulates its step with the "
 		"times of a profile, as 'flatout predict run.yaml' does for one: stages with each schedule and chunks, "
-		"tp with and without sequence parallelism, cp as ring and by heads, ZeRO stages and the ranks that share "
-		"states, and how the rows of a step become micro-batches. --ranks or --profile behind 'plan' choose "
+		"tp with and without sequence parallelism, cp as ring and by heads, ZeRO stages and the ranks that "
+		"share states, and how the rows of a step become micro-batches. --ranks or --profile behind 'plan' choose "
 		"this command. Exit status 1: no mesh fits the memory.\n\n"
 		"What the run file says of its mesh does not count; a flag does, and is kept.\n\n"
 		"  flatout calibrate run.yaml --ranks=4 && flatout plan run.yaml --ranks=4\n"

@@ -83,7 +83,9 @@ void fo_plan_mesh_yaml(const struct fo_plan_mesh *m, int64_t ranks, struct fo_st
 		for (int i = 0; i < SETTINGS; i++) {
 			if (!s[i].matters || strcmp(group[g], s[i].group) != 0)
 				continue;
-			fo_str_printf(out, "%s%s  %s: ", any ? "" : group[g], any ? "" : ":\n", s[i].name);
+			if (!any)
+				fo_str_printf(out, "%s:\n", group[g]);
+			fo_str_printf(out, "  %s: ", s[i].name);
 			put_text(&s[i], out);
 			fo_str_puts(out, "\n");
 			any = true;
@@ -375,7 +377,9 @@ fo_status fo_plan_meshes_search(struct fo_plan_meshes *o, const struct fo_plan_m
 	o->seconds = 1e-9 * (double)(fo_now_ns() - begin);
 	if (o->n)
 		return FO_OK;
-	return o->too_large ? fo_fail(FO_ENOMEM, "no mesh fits") : refuse(a, w.n ? &first : NULL);
+	if (o->too_large)
+		return fo_fail(FO_ENOMEM, "no mesh fits");
+	return refuse(a, w.n ? &first : NULL);
 }
 
 void fo_plan_meshes_fini(struct fo_plan_meshes *m)

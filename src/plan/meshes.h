@@ -4,8 +4,8 @@
  *
  * What is searched: stages with each schedule and number of chunks, tp with and without sequence parallelism and at
  * once or in pieces, cp as ring and by heads, the ranks that share states with their ZeRO stage and how long gathered
- * weights stay, and how the rows of a step are divided into micro-batches. Recomputation is what the run asks for; where
- * that is "auto", what the executor takes for the memory. */
+ * weights stay, and how the rows of a step are divided into micro-batches. Recomputation is what the run asks for;
+ * where that is "auto", what the executor takes for the memory. */
 #ifndef FO_PLAN_MESHES_H
 #define FO_PLAN_MESHES_H
 

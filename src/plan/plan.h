@@ -81,8 +81,8 @@ struct fo_plan_point {
 };
 enum { FO_PLAN_SHOWN = 12 };
 struct fo_plan {
-	/* The best of each division into tp, cp, pp and ep, the fastest first; among them, where it is none of these, the
-	 * one to take. */
+	/* The best of each division into tp, cp, pp and ep, the fastest first; among them, where it is none of these,
+	 * the one to take. */
 	struct fo_plan_point point[FO_PLAN_SHOWN];
 	int points;
 	int named; /* the simplest of all divisions that tie with point[0]: what to take */
