@@ -233,8 +233,10 @@ const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predi
 		return "interleaving needs micro-batches that are a multiple of the stages";
 	if ((l->schedule == FO_PREDICT_INTERLEAVED) != (l->chunks > 1))
 		return "chunks are what an interleaved schedule has";
-	if (l->pp > 1 ? !(f->schedules & BIT(l->schedule)) : l->schedule != FO_PREDICT_1F1B)
-		return l->pp > 1 ? "it has no such schedule of a pipeline" : "there is no pipeline to schedule";
+	if (l->pp > 1 && !(f->schedules & BIT(l->schedule)))
+		return "it has no such schedule of a pipeline";
+	if (l->pp <= 1 && l->schedule != FO_PREDICT_1F1B)
+		return "there is no pipeline to schedule";
 	missing = placed_wrong(a, l);
 	if (missing)
 		return missing;
