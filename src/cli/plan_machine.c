@@ -374,8 +374,8 @@ const struct fo_command fo_cmd_plan_machine = {
 	.text = "Lowers every mesh of N ranks that the executor runs, plans its memory and simulates its step with the "
 		"times of a profile, as 'flatout predict run.yaml' does for one: stages with each schedule and chunks, "
 		"tp with and without sequence parallelism, cp as ring and by heads, ZeRO stages and the ranks that "
-		"share states, and how the rows of a step become micro-batches. --ranks or --profile behind 'plan' choose "
-		"this command. Exit status 1: no mesh fits the memory.\n\n"
+		"share states, and how the rows of a step become micro-batches. --ranks or --profile behind 'plan' "
+		"choose this command. Exit status 1: no mesh fits the memory.\n\n"
 		"What the run file says of its mesh does not count; a flag does, and is kept.\n\n"
 		"  flatout calibrate run.yaml --ranks=4 && flatout plan run.yaml --ranks=4\n"
 		"  flatout plan run.yaml --ranks=8 --link-gbps=1 --link-us=20 --profile other.json\n",

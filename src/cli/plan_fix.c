@@ -1,0 +1,63 @@
+/* What --fix says, for flatout plan on a cluster and on a measured machine. */
+#include "cli/plan.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct fixable {
+	const char *name;
+	size_t offset;
+} fixable[] = {
+	{ "tp", offsetof(struct fo_plan_fixed, tp) },
+	{ "cp", offsetof(struct fo_plan_fixed, cp) },
+	{ "pp", offsetof(struct fo_plan_fixed, pp) },
+	{ "ep", offsetof(struct fo_plan_fixed, ep) },
+	{ "chunks", offsetof(struct fo_plan_fixed, chunks) },
+	{ "shard", offsetof(struct fo_plan_fixed, shard) },
+	{ "micro_batch", offsetof(struct fo_plan_fixed, micro_batch) },
+};
+enum { FIXABLE = sizeof fixable / sizeof *fixable };
+
+static fo_status fix_twice(const char *name, double was, double n)
+{
+	return fo_cli_contradict("%s is fixed at %.15g and at %.15g", name, was, n);
+}
+
+static fo_status fix_one(struct fo_plan_fixed *f, const char *text)
+{
+	char name[32] = "";
+	double n;
+	int used = 0;
+	if (sscanf(text, "%31[a-z_-]=%lf%n", name, &n, &used) != 2 || text[used])
+		return fo_hint(fo_fail(FO_EARG, "--fix %s: expected NAME=N", fo_cli_seen(text)), "--fix tp=8,pp=4");
+	for (char *p = name; *p; p++)
+		*p = *p == '-' ? '_' : *p;
+	if (!strcmp(name, "zero") && n >= 0 && n <= 3 && n == floor(n)) {
+		if (f->zero >= 0 && f->zero != (int)n)
+			return fix_twice(name, f->zero, n);
+		f->zero = (int)n;
+		return FO_OK;
+	}
+	for (int i = 0; i < FIXABLE; i++)
+		if (!strcmp(name, fixable[i].name)) {
+			if (!(n >= 1 && n == floor(n)))
+				return fo_fail(FO_EARG, "--fix %s: a whole number from 1 on was expected",
+					       fo_cli_seen(text));
+			double *at = (double *)((char *)f + fixable[i].offset);
+			if (*at > 0 && *at != n)
+				return fix_twice(name, *at, n);
+			*at = n;
+			return FO_OK;
+		}
+	return fo_hint(fo_fail(FO_EARG, "--fix %s: nothing of this name is searched", fo_cli_seen(text)),
+		       "tp, cp, pp, ep, chunks, shard, micro-batch, zero");
+}
+
+fo_status fo_cli_plan_fix(const char *fix, struct fo_arena *arena, struct fo_plan_fixed *f)
+{
+	const char **one;
+	int n = fix ? fo_job_split_settings(fix, arena, &one) : 0;
+	for (int i = 0; i < n; i++)
+		FO_TRY(fix_one(f, one[i]));
+	return FO_OK;
+}
