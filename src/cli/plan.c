@@ -1,5 +1,6 @@
 /* flatout plan: the best division of a job over a cluster, and why. */
 #include "cli/plan.h"
+#include "cli/plan_fix.h"
 
 #include <math.h>
 #include <string.h>

@@ -37,8 +37,6 @@ struct fo_cli_planned {
 	struct fo_cli_rates rates;
 	bool pictures; /* a page is wanted: they take a second look at all divisions */
 };
-/* Reads "tp=8,pp=4" on top of what is fixed; NULL: nothing. */
-FO_CHECKED fo_status fo_cli_plan_fix(const char *fix, struct fo_arena *arena, struct fo_plan_fixed *f);
 /* Reads what a job is, its framework and what is fixed (fix: NAME=N,...; NULL): fills in p->job and p->ask. p->asked is
  * given, and needs fo_cli_job_fini also after an error. */
 FO_CHECKED fo_status fo_cli_plan_read(const struct fo_cli_call *call, const struct fo_cli_job *given, const char *fix,

@@ -1,5 +1,6 @@
 /* What --fix says, for flatout plan on a cluster and on a measured machine. */
 #include "cli/plan.h"
+#include "cli/plan_fix.h"
 
 #include <math.h>
 #include <string.h>

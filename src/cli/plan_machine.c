@@ -1,5 +1,6 @@
 /* flatout plan --ranks: the best mesh for the ranks of a run on a machine that was measured. */
 #include "cli/plan.h"
+#include "cli/plan_fix.h"
 #include "cli/predict.h"
 
 #include "base/count.h"
