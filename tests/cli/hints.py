@@ -59,6 +59,7 @@ def texts(code):
 def of_file(path, code):
     """The commands that a file of src/cli speaks for."""
     own = re.findall(r'\.name = "([a-z -]+)"', code)
+    own += [c.replace("_", " ") for c in re.findall(r"\.instead = &fo_cmd_(\w+)", code)]
     stem = path.stem.replace("_", " ")
     return [c for c in own if c in flags] or [c for c in flags if stem == c or stem.startswith(c + " ")]
 
