@@ -338,8 +338,9 @@ static void document(struct fo_doc *d, const struct sum *s)
 	if (s->path)
 		fo_doc_line(d, "plan", "%s: %s on %.0f x %s, mfu_causal as predicted%s", s->path, s->plan.model,
 			    s->plan.devices, s->plan.device,
-			    s->in->tokens > 0 ? fo_doc_printf(d, "; %s take %s", fo_doc_si(d, s->in->tokens, " tokens"),
-							      text_of(d, s->given.days, duration))
+			    s->in->tokens > 0 ? fo_doc_printf(d, "; the steps of %s take %s",
+							      fo_doc_si(d, s->in->tokens, " tokens"),
+							      text_of(d, s->step_days, duration))
 					      : "");
 	say_lost_time(d, s);
 	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrl", "figure", "value", "counts");
