@@ -165,7 +165,6 @@ static void find_fewer(struct fo_cli_planned *p)
 	struct fo_plan *other = fo_xmalloc(sizeof *other);
 	p->fewer = p->cost ? 0 : fo_plan_fewer(other, &p->ask, &p->plan);
 	if (p->fewer > 0) {
-		p->fewer_seconds = other->point[0].step.seconds;
 		p->fewer_point = other->point[other->named];
 		fo_predict_certainty_of(&p->ask.base, &p->fewer_point.layout, &p->fewer_point.step, &p->fewer_sure);
 	}

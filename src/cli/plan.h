@@ -21,9 +21,8 @@ struct fo_cli_planned {
 	struct fo_plan plan;
 	struct fo_predict_certainty sure[FO_PLAN_SHOWN], named_sure;
 	struct fo_plan_more more[FO_PLAN_MORES];
-	/* A part of the devices on which the batch is done faster than on all: its fastest step, and the division to
-	 * take on it. 0: there is none. */
-	double fewer, fewer_seconds;
+	/* So many devices do the batch faster than all of them, 0: no part does; and the division to take there. */
+	double fewer;
 	struct fo_plan_point fewer_point;
 	struct fo_predict_certainty fewer_sure;
 	int top;

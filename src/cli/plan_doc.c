@@ -135,15 +135,15 @@ static int ties(const struct fo_cli_planned *p)
 static void say_fewer(struct fo_doc *d, const struct fo_cli_planned *p)
 {
 	const struct fo_plan_point *x = &p->fewer_point;
-	double all = p->plan.point[0].step.seconds;
+	double part = x->step.seconds, all = named(p)->step.seconds;
 	if (!(p->fewer > 0))
 		return;
 	fo_doc_verdict(d, FO_DOC_BAD, "fewer",
 		       "fewer devices are %s: %s of %s take %s, all take %s: %s, micro-batch %.15g, recomputation: %s",
-		       p->fewer_seconds * (1 + FO_PLAN_TIE) < all ? "faster" : "as fast",
-		       fo_doc_count(d, (int64_t)p->fewer), fo_doc_count(d, (int64_t)p->ask.devices),
-		       fo_doc_num(d, p->fewer_seconds, FO_DRAW_SECONDS), fo_doc_num(d, all, FO_DRAW_SECONDS),
-		       division(d, x, &in_full), x->layout.micro_batch, again_text(x));
+		       part * (1 + FO_PLAN_TIE) < all ? "faster" : "as fast", fo_doc_count(d, (int64_t)p->fewer),
+		       fo_doc_count(d, (int64_t)p->ask.devices), fo_doc_num(d, part, FO_DRAW_SECONDS),
+		       fo_doc_num(d, all, FO_DRAW_SECONDS), division(d, x, &in_full), x->layout.micro_batch,
+		       again_text(x));
 }
 
 static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
