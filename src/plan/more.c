@@ -93,7 +93,7 @@ static bool search_devices(struct fo_plan_point *out, struct fo_plan_asked *a, s
 	const double unit = node_of(a), now = a->devices;
 	for (int i = 1; i <= TRIES && i * unit <= now; i++) {
 		a->devices = now + i * unit;
-		const bool found = fo_plan_search(scratch, a) == FO_OK;
+		const bool found = fo_plan_possible(a) && fo_plan_search(scratch, a) == FO_OK;
 		fo_err_clear();
 		if (!found)
 			continue;

@@ -598,16 +598,20 @@ double fo_plan_part_of(double per_node, double devices)
 	return devices > per_node ? per_node * part_of(devices / per_node) : part_of(devices);
 }
 
+bool fo_plan_possible(const struct fo_plan_asked *a)
+{
+	bool any = false;
+	fo_plan_each(a, stop, &any);
+	return any;
+}
+
 /* The largest part of the devices that has a division; 0: none. */
 static double part_with_division(const struct fo_plan_asked *asked)
 {
 	struct fo_plan_asked a = *asked;
-	bool any = false;
-	do {
+	do
 		a.devices = fo_plan_part_of(a.base.job.machine.per_node, a.devices);
-		if (a.devices >= 1)
-			fo_plan_each(&a, stop, &any);
-	} while (!any && a.devices >= 1);
+	while (a.devices >= 1 && !fo_plan_possible(&a));
 	return a.devices;
 }
 
