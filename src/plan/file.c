@@ -62,6 +62,9 @@ static const struct fo_schema_field field[] = {
 	PLAN(named, "named", "", "place of `best` in `points`"),
 	FO_FIELD_LIST(struct fo_plan_file, best, bests, &point_schema, "best", "the division to take",
 		      .flags = FO_NEEDED, .elements = 1),
+	PLAN(fewer_devices, "fewer_devices", "", "a part of the devices that is faster than all of them; 0: none"),
+	FO_FIELD_LIST(struct fo_plan_file, fewer, fewers, &point_schema, "fewer", "the division to take on them",
+		      .elements = 1),
 	FO_FIELD_LIST(struct fo_plan_file, point, points, &point_schema, "points", "the best of each way to divide",
 		      .flags = FO_POINTER, .elements = FO_PLAN_FILE_POINTS),
 };

@@ -70,3 +70,23 @@ void fo_plan_losses_of(struct fo_plan_losses *o, const struct fo_predict_step *s
 		add(o, "smaller parts", few);
 	round_all(o);
 }
+
+double fo_plan_reason_of(const struct fo_predict_step *best, const struct fo_predict_step *x, int *loses, int *gains,
+			 double *least)
+{
+	double most = 0;
+	*loses = *gains = -1;
+	*least = 0;
+	for (int i = 0; i < FO_PREDICT_PARTS; i++) {
+		double by = x->part[i] - best->part[i];
+		if (by > most) {
+			most = by;
+			*loses = i;
+		}
+		if (by < *least) {
+			*least = by;
+			*gains = i;
+		}
+	}
+	return most;
+}

@@ -95,6 +95,11 @@ struct fo_plan {
  * framework lacks. FO_ENOMEM: no legal division fits; *out has the smallest. */
 FO_CHECKED fo_status fo_plan_search(struct fo_plan *out, const struct fo_plan_asked *asked);
 
+/* Is any division legal? In a fraction of a search's time. */
+bool fo_plan_possible(const struct fo_plan_asked *asked);
+/* The next smaller part of a cluster that is worth a look: half of it where that is whole nodes (below a node: whole
+ * devices), else the largest power of two of them. 0: there is none. */
+double fo_plan_part_of(double per_node, double devices);
 /* How simple a division is: smaller is simpler. */
 int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 /* Megatron-LM: stages that do not divide the layers divide layers + 2, where embedding and loss count as a layer
