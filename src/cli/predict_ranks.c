@@ -192,7 +192,7 @@ fo_status fo_cli_predict_ranks_files(const struct fo_predict_ranks *x, const cha
 	return st;
 }
 
-/* What is measured is rank 0's; the interval is of the rank that shows most communication. */
+/* The measured time is rank 0's; the interval is of the rank that shows most communication. */
 static double first_exposed(const struct fo_predict_ranks *x) { return x->job.rank[x->job.class_of[0]].exposed_s; }
 
 void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
@@ -234,7 +234,7 @@ void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
 			    100 * (first_exposed(x) / x->measured.best_s - 1));
 }
 
-static void put_interval(struct fo_json *j, const char *name, struct fo_interval x)
+void fo_cli_json_interval(struct fo_json *j, const char *name, struct fo_interval x)
 {
 	fo_json_record(j, name, FO_REAL("low", x.low), FO_REAL("mid", x.mid), FO_REAL("high", x.high));
 }
@@ -245,18 +245,18 @@ void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json 
 	fo_json_object(j, "ranks");
 	fo_json_put(j, FO_INT("ranks", s->ranks), FO_INT("roles", s->roles), FO_INT("threads_each", x->threads),
 		    FO_BOOL("alike", s->alike), FO_INT("classes", s->classes));
-	put_interval(j, "step_seconds", s->step_s);
-	put_interval(j, "exposed_seconds", s->exposed_s);
-	put_interval(j, "late_seconds", s->late_s);
-	put_interval(j, "hidden_seconds", s->hidden_s);
+	fo_cli_json_interval(j, "step_seconds", s->step_s);
+	fo_cli_json_interval(j, "exposed_seconds", s->exposed_s);
+	fo_cli_json_interval(j, "late_seconds", s->late_s);
+	fo_cli_json_interval(j, "hidden_seconds", s->hidden_s);
 	fo_json_array(j, "lanes");
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		if (!fo_lane_carries[l] || !(s->lane_exposed_s[l].high > 0 || s->lane_hidden_s[l].high > 0))
 			continue;
 		fo_json_object(j, NULL);
 		fo_json_put(j, FO_TEXT("lane", fo_lane_name[l]), FO_TEXT("carries", fo_lane_carries[l]));
-		put_interval(j, "exposed_seconds", s->lane_exposed_s[l]);
-		put_interval(j, "hidden_seconds", s->lane_hidden_s[l]);
+		fo_cli_json_interval(j, "exposed_seconds", s->lane_exposed_s[l]);
+		fo_cli_json_interval(j, "hidden_seconds", s->lane_hidden_s[l]);
 		if (x->measured.steps)
 			fo_json_real(j, "measured_exposed_median_seconds", x->measured.lane_median_s[l]);
 		fo_json_close(j);
