@@ -30,7 +30,9 @@ static fo_status read_jitter(const char *text, double *out)
 
 static fo_status bad_straggler(const char *text)
 {
-	return fo_hint(fo_fail(FO_EARG, "--straggler is '%s', expected a rank or a share of them, and a factor above 0",
+	return fo_hint(fo_fail(FO_EARG,
+			       "--straggler is '%s', expected a rank or a share of them, and a factor from 0.01 to "
+			       "1000",
 			       fo_cli_seen(text)),
 		       "--straggler=3:1.2, or --straggler=0.1%%:1.5");
 }
@@ -67,8 +69,10 @@ static fo_status read_stragglers(const char *text, struct fo_spread_in *out)
 		    !(work >= 0.01 && work <= 1000))
 			return bad_straggler(text);
 		if (share) {
-			if (!(who >= 0 && who <= 100) || out->chances == FO_SPREAD_CHANCES)
+			if (!(who >= 0 && who <= 100))
 				return bad_straggler(text);
+			if (out->chances == FO_SPREAD_CHANCES)
+				return fo_fail(FO_EARG, "--straggler draws more than %d shares", FO_SPREAD_CHANCES);
 			out->chance[out->chances].share = who / 100;
 			out->chance[out->chances++].work = work;
 		} else {
