@@ -299,7 +299,7 @@ static int32_t common_step(const struct files *x)
 	return last > first ? last - 1 : last;
 }
 
-/* What is missing of the pipeline; NULL: nothing, or it is none. */
+/* The part of the pipeline that is missing; NULL: none, or it is no pipeline. */
 static const char *missing(struct fo_doc *d, const struct files *x)
 {
 	if (x->stages > STAGES)
@@ -362,8 +362,8 @@ void fo_slots_bubble_of(struct fo_slots_bubble *out, const struct fo_draw_slots 
 		busy += sum[k];
 	out->longest = longest > 0 ? 1 - busy / (longest * (double)c->rows) : NAN;
 	out->measured = to > from ? 1 - busy / ((to - from) * (double)c->rows) : NAN;
-	/* Of one stage and micro-batch. A whole backward counts as its input's part: no formula of such a schedule
-	 * looks at the two apart. */
+	/* The formula takes times of one stage and micro-batch. A whole backward counts as its input's part: no formula
+	 * of such a schedule looks at the two apart. */
 	const double each = (double)c->rows * shape->micro_batches;
 	fo_pp_formula_of(&out->by, shape, sum[FO_PP_FORWARD] / each, (sum[FO_PP_BACKWARD] + sum[FO_PP_INPUT]) / each,
 			 sum[FO_PP_WEIGHT] / each);
