@@ -84,15 +84,13 @@ enum { HOLDS = 3, TIMELINES_MOST = 64 };
 /* "matmul of layer.b 41 % (rank 0), transfer of ..." */
 static void say_path(const struct fo_sim_ranks *j, struct fo_doc *d)
 {
-	static const char *const what[] = { [FO_FLEET_HOLD_WORK] = "",
-					    [FO_FLEET_HOLD_TRANSFER] = "transfer of ",
-					    [FO_FLEET_HOLD_DISPATCH] = "dispatch after " };
 	const char *text = "";
 	for (int32_t i = 0; i < j->path.shares && i < HOLDS; i++) {
 		const struct fo_fleet_share *s = &j->path.share[i];
 		text = fo_doc_join(d, text,
-				   fo_doc_printf(d, "%s%s %.0f %% (rank %d)", what[s->hold], j->fleet->name[s->name],
-						 100 * s->seconds / j->run->step_s, j->run->class[s->class].first));
+				   fo_doc_printf(d, "%s%s %.0f %% (rank %d)", fo_cli_hold_text[s->hold],
+						 j->fleet->name[s->name], 100 * s->seconds / j->run->step_s,
+						 j->run->class[s->class].first));
 	}
 	if (*text)
 		fo_doc_line(d, "holds the step", "%s", text);
@@ -134,14 +132,8 @@ static void say_bubble(const struct fo_sim_ranks *x, struct fo_doc *d)
 	struct fo_pp_shape shape;
 	if (!bubble_of(x, d, &b, &shape))
 		return;
-	const char *by = fo_doc_printf(d, "%s says nothing of these times: it wants %s", b.by.text, b.by.condition);
-	const char *most = b.by.bound ? "at most " : "";
-	const char *of = b.by.of_pipeline ? "a stage's own time" : "it";
-	if (!isnan(b.formula))
-		by = fo_doc_printf(d, "even stages and messages that take no time would leave %s%s of %s by %s", most,
-				   fo_doc_num(d, b.formula, FO_DRAW_SHARE), of, b.by.text);
 	fo_doc_line(d, "bubble", "%s of the time from the first pass to the last is without passes; %s",
-		    fo_doc_num(d, b.measured, FO_DRAW_SHARE), by);
+		    fo_doc_num(d, b.measured, FO_DRAW_SHARE), fo_slots_formula_text(d, &b));
 }
 
 static void put_bubble(const struct fo_sim_ranks *x, struct fo_json *j)
@@ -150,25 +142,18 @@ static void put_bubble(const struct fo_sim_ranks *x, struct fo_json *j)
 	struct fo_slots_bubble b;
 	struct fo_pp_shape shape;
 	if (bubble_of(x, &d, &b, &shape))
-		fo_json_record(j, "pipeline", FO_TEXT("schedule", fo_pp_name[shape.kind]),
-			       FO_INT("stages", shape.stages), FO_INT("micro_batches", shape.micro_batches),
-			       FO_INT("chunks", shape.chunks), FO_REAL("bubble", b.measured),
-			       FO_REAL("longest_stage_bubble", b.longest), FO_REAL("formula_bubble", b.formula),
-			       FO_TEXT("formula_of", b.by.of_pipeline ? "longest_stage" : "step"),
-			       FO_TEXT("formula", b.by.text), FO_TEXT("condition", b.by.condition));
+		fo_slots_bubble_json(j, &b, &shape, -1);
 	fo_doc_fini(&d);
 }
 
 static void put_path(const struct fo_sim_ranks *x, struct fo_json *j)
 {
-	static const char *const what[] = { [FO_FLEET_HOLD_WORK] = "work",
-					    [FO_FLEET_HOLD_TRANSFER] = "transfer",
-					    [FO_FLEET_HOLD_DISPATCH] = "dispatch" };
 	fo_json_array(j, "path");
 	for (int32_t i = 0; i < x->path.shares; i++) {
 		const struct fo_fleet_share *s = &x->path.share[i];
-		fo_json_record(j, NULL, FO_TEXT("operation", x->fleet->name[s->name]), FO_TEXT("what", what[s->hold]),
-			       FO_TEXT("lane", fo_lane_name[s->lane]), FO_INT("rank", x->run->class[s->class].first),
+		fo_json_record(j, NULL, FO_TEXT("operation", x->fleet->name[s->name]),
+			       FO_TEXT("what", fo_cli_hold_name[s->hold]), FO_TEXT("lane", fo_lane_name[s->lane]),
+			       FO_INT("rank", x->run->class[s->class].first),
 			       FO_INT("ranks", x->run->class[s->class].ranks), FO_REAL("seconds", s->seconds));
 	}
 	fo_json_close(j);
