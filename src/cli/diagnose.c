@@ -124,6 +124,18 @@ static fo_status add_settings(const struct diagnose *in, const char *const *path
 	return FO_OK;
 }
 
+/* With a configuration, what each setting is worth stands beside the findings, as health writes it. */
+static void write_json(const struct fo_diagnosis *d, const struct fo_health *settings, struct fo_str *out)
+{
+	struct fo_json j;
+	fo_json_begin(&j, out, true);
+	fo_json_object(&j, NULL);
+	fo_diagnosis_json(d, &j);
+	if (settings)
+		fo_health_changes_json(settings, &j);
+	fo_json_close(&j);
+}
+
 static fo_status diagnose_traces(const struct diagnose *in, const char *const *path, int n, bool *serious)
 {
 	struct fo_trace_set set;
@@ -154,7 +166,7 @@ static fo_status diagnose_traces(const struct diagnose *in, const char *const *p
 	if (st == FO_OK && in->brief)
 		fo_diagnose_doc(&answer, &d, true);
 	if (st == FO_OK && in->json)
-		fo_diagnosis_json(&d, &json);
+		write_json(&d, in->job ? &health : NULL, &json);
 	if (st == FO_OK)
 		st = write_outputs(in, &doc, in->brief ? &answer : &doc, &json);
 	*serious = d.judged != FO_JUDGED_HEALTHY;

@@ -20,6 +20,21 @@ static fo_status read(const char *text, const char *option, struct fo_range usua
 		       "%s=%s", option, example);
 }
 
+const char *fo_cli_goodput_named(const struct fo_cli_goodput *in)
+{
+	const struct {
+		const char *option;
+		bool given;
+	} one[] = { { "--failures", in->failures != NULL },
+		    { "--save", in->save != NULL },
+		    { "--restart", in->restart != NULL },
+		    { "--checkpoint-every", in->every > 0 } };
+	for (size_t i = 0; i < sizeof one / sizeof *one; i++)
+		if (one[i].given)
+			return one[i].option;
+	return NULL;
+}
+
 fo_status fo_cli_goodput_read(const struct fo_cli_goodput *in, struct fo_goodput_in *out)
 {
 	*out = (struct fo_goodput_in){ .interval_s = in->every > 0 ? in->every : 0, .days = in->days, .seed = 1 };

@@ -10,7 +10,12 @@ struct fo_cli_goodput {
 	double every, days;
 };
 /* Rows of a table whose struct S has a `struct fo_cli_goodput` called `goodput`; group is the keys' first part. */
-#define FO_CLI_GOODPUT_ROWS(S, group)                                                                          \
+#define FO_CLI_GOODPUT_ROWS(S, group)                                                      \
+	FO_CLI_GOODPUT_LOSS_ROWS(S, group),                                                \
+		FO_OPT_REAL(S, goodput.days, group ".days", "T", "30", 0.01, 3650, "days", \
+			    "length of a run, over which its failures fall one way or another")
+/* The same for commands whose `days` is set by what else they know of the run. */
+#define FO_CLI_GOODPUT_LOSS_ROWS(S, group)                                                                     \
 	FO_OPT_TEXT(S, goodput.failures, group ".failures", "R", NULL,                                         \
 		    "failures that stop the job, of 1,000 nodes of eight devices in a day: 4, 2..7; 0: none"), \
 		FO_OPT_TEXT(S, goodput.save, group ".save", "S", NULL,                                         \
@@ -18,15 +23,15 @@ struct fo_cli_goodput {
 		FO_OPT_TEXT(S, goodput.restart, group ".restart", "S", NULL,                                   \
 			    "seconds from a failure until steps go on: 600, 300..900"),                        \
 		FO_OPT_REAL(S, goodput.every, group ".checkpoint-every", "S", NULL, 1, 1e9, "s",               \
-			    "seconds of training between checkpoints; not given: the best"),                   \
-		FO_OPT_REAL(S, goodput.days, group ".days", "T", "30", 0.01, 3650, "days",                     \
-			    "length of a run, over which its failures fall one way or another")
+			    "seconds of training between checkpoints; not given: the best")
 
 /* Anything of failures, saves or restarts given? */
 static inline bool fo_cli_goodput_asked(const struct fo_cli_goodput *in)
 {
 	return in->failures || in->save || in->restart || in->every > 0;
 }
+/* The first of these options that is given; NULL. */
+const char *fo_cli_goodput_named(const struct fo_cli_goodput *in);
 /* FO_EARG: a text that is no number or range, or a range that cannot be. */
 FO_CHECKED fo_status fo_cli_goodput_read(const struct fo_cli_goodput *in, struct fo_goodput_in *out);
 /* Lines on the inputs: what was given, what is published and what is a guess. */

@@ -197,16 +197,17 @@ void fo_cli_job_fini(struct fo_cli_asked *a)
 
 /* ---- what fits ---- */
 
-static bool fits(const struct fo_predict_base *b, const struct fo_predict_layout *l)
+/* `times`: by what the job as it is takes more than this model has of it. */
+static bool fits(const struct fo_predict_base *b, const struct fo_predict_layout *l, double times)
 {
 	struct fo_predict_step s;
 	fo_predict_memory_of(b, l, &s);
-	return !s.wrong && s.bytes <= b->job.machine.memory_bytes;
+	return !s.wrong && s.bytes * times <= b->job.machine.memory_bytes;
 }
 
 /* Changes of a division, each on top of those before it, that take memory off a device. */
 enum { MICRO_ONE, AGAIN, SHARDED, TENSOR, CHANGES };
-static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l, int what)
+static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l, int what, double times)
 {
 	const struct fo_predict_model *m = &b->job.model;
 	struct fo_predict_layout was = *l;
@@ -229,7 +230,7 @@ static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l,
 			l->tp = other;
 			l->sp = true;
 			l->micro_batches *= t;
-			if (fits(b, l))
+			if (fits(b, l, times))
 				return true;
 		}
 		return l->tp > was.tp;
@@ -244,28 +245,28 @@ static const char *change_text(struct fo_arena *a, int what, const struct fo_pre
 }
 
 /* One sentence: the nearest change that makes it fit; first each alone, then all together, then more devices. */
-static const char *what_fits(struct fo_cli_asked *a, const struct fo_job_asked *j)
+static const char *what_fits(struct fo_cli_asked *a, const struct fo_job_asked *j, double times)
 {
 	const struct fo_predict_base *b = &j->base;
 	for (int i = 0; i < CHANGES; i++) {
 		struct fo_predict_layout l = j->layout;
-		if (change(b, &l, i) && fits(b, &l))
+		if (change(b, &l, i, times) && fits(b, &l, times))
 			return fo_arena_printf(&a->arena, "%s would", change_text(&a->arena, i, &l));
 	}
 	struct fo_predict_layout l = j->layout;
 	struct fo_str all = { 0 };
 	const char *found = NULL;
 	for (int i = 0; i < CHANGES && !found; i++) {
-		if (!change(b, &l, i))
+		if (!change(b, &l, i, times))
 			continue;
 		fo_str_printf(&all, "%s%s", all.len ? " with " : "", change_text(&a->arena, i, &l));
-		if (fits(b, &l))
+		if (fits(b, &l, times))
 			found = fo_arena_printf(&a->arena, "%s would", all.data);
 	}
 	double before = l.devices;
 	while (!found && l.devices < 1e6) {
 		l.devices *= 2;
-		if (fits(b, &l))
+		if (fits(b, &l, times))
 			found = fo_arena_printf(
 				&a->arena, "no division of %.15g that was tried does; %.15g devices%s would", before,
 				l.devices, all.len ? fo_arena_printf(&a->arena, " with %s", all.data) : "");
@@ -365,6 +366,44 @@ static fo_status simulate(const struct predict_cluster *in, struct fo_cli_predic
 	return FO_OK;
 }
 
+/* ---- memory ---- */
+
+_Static_assert((int)FO_JOB_PARTS == (int)FO_PREDICT_MEMORIES, "both models of memory have the same parts");
+
+/* One answer on memory for one file: what audit counts of a configuration is what is told here, too. Before it is
+ * asked, for asking completes the job. */
+static void count_memory(struct fo_cli_asked *a, struct fo_cli_predicted *p)
+{
+	if (!a->files)
+		return;
+	fo_job_memory_of(&a->job, &a->cluster, &p->memory);
+	p->counted = !p->memory.unknown && p->memory.fit != FO_JOB_FIT_UNKNOWN;
+}
+
+/* Returns by what the count is above the speed's own model. */
+static double take_memory(struct fo_cli_predicted *p)
+{
+	const double own = p->step.bytes;
+	if (!p->counted)
+		return 1;
+	p->own_bytes = p->sure.bytes;
+	for (int i = 0; i < FO_JOB_PARTS; i++) {
+		p->sure.memory[i] = p->memory.part[i];
+		p->step.memory[i] = fo_range_middle(p->memory.part[i]);
+	}
+	p->sure.bytes = p->memory.total;
+	p->step.bytes = fo_range_middle(p->memory.total);
+	return p->step.bytes / own;
+}
+
+static bool too_large(const struct fo_cli_predicted *p)
+{
+	if (!p->counted)
+		return p->sure.bytes.low > p->job.job.machine.memory_bytes;
+	return p->memory.fit == FO_JOB_FITS_NOT &&
+	       (!fo_cli_memory_apart(p) || p->own_bytes.low > p->job.job.machine.memory_bytes);
+}
+
 static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 {
 	const struct predict_cluster *in = call->in;
@@ -375,14 +414,20 @@ static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 	FO_TRY(fo_cli_goodput_read(&in->goodput, &p.goodput_in));
 	if (fo_cli_goodput_asked(&in->goodput))
 		p.goodput = &in->goodput;
+	count_memory(a, &p);
 	FO_TRY(fo_job_ask(&a->job, &a->cluster, &a->given, &p.job));
 	p.goodput_in.devices = p.job.layout.devices;
 	fo_predict_point(&p.job.base, &p.job.layout, &p.step);
 	if (p.step.wrong)
 		return fo_fail(FO_EARG, "%s", p.step.wrong);
 	fo_predict_certainty_of(&p.job.base, &p.job.layout, &p.step, &p.sure);
-	if (p.sure.bytes.low > p.job.job.machine.memory_bytes)
-		p.fits_not = what_fits(a, &p.job);
+	const double times = take_memory(&p);
+	if (too_large(&p))
+		p.fits_not = what_fits(a, &p.job, times);
+	if (p.counted && !p.fits_not && p.sure.flag == fo_predict_too_large)
+		p.sure.flag = NULL;
+	else if (p.counted && p.fits_not && !p.sure.flag)
+		p.sure.flag = fo_predict_too_large;
 	fo_status st = simulate(in, &p, &timeline, &spread);
 	if (st == FO_OK)
 		st = show(call, a, &p);

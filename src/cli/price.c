@@ -1,5 +1,6 @@
 /* flatout price: what an MFU costs, and what a higher one is worth. */
 #include "cli/cost.h"
+#include "cli/goodput.h"
 
 #include "plan/file.h"
 
@@ -12,6 +13,7 @@ struct price {
 	const char *other, *other_mfu, *other_rent;
 	int64_t devices, other_devices;
 	double days, tokens;
+	struct fo_cli_goodput goodput; /* its days are those of the run */
 	const char *json, *html;
 	bool force;
 };
@@ -22,9 +24,11 @@ static const struct fo_opt rows[] = {
 	FO_OPT_INT(struct price, devices, "price.devices", "N", NULL, 1, 1 << 30, "devices", "how many train"),
 	FO_OPT_TEXT(struct price, device, "price.device", "D", NULL,
 		    "accelerator: 'flatout devices' lists them; its rent is the catalogue's range"),
-	FO_OPT_REAL(struct price, days, "price.days", "T", NULL, 1e-6, 1e6, "days", "length of the run as it is"),
+	FO_OPT_REAL(struct price, days, "price.days", "T", NULL, 1e-6, 1e6, "days",
+		    "length of the run as it is; with --failures and its like, of its steps alone"),
 	FO_OPT_REAL(struct price, tokens, "price.tokens", "D", NULL, 1, 1e18, "tokens",
 		    "that a plan's run trains on, in place of its length: 15T"),
+	FO_CLI_GOODPUT_LOSS_ROWS(struct price, "price"),
 	FO_OPT_TEXT(struct price, rent, "price.rent", "R", NULL, "USD per device and hour: 2.5, or 2..3"),
 	FO_OPT_TEXT(struct price, year, "price.year", "P", "100",
 		    "share of a year in which the devices train, in percent, for sums per year"),
@@ -46,6 +50,9 @@ static const struct fo_opt rows[] = {
 	FO_CLI_OUTPUT_ROWS(struct price, "price", "JSON on standard output")
 };
 
+/* A run of which less than this counts takes a hundred times as long as its steps: nobody would go on with it. */
+#define LEAST_SHARE 0.01
+
 struct sum {
 	const struct price *in;
 	struct fo_arena arena;
@@ -54,8 +61,11 @@ struct sum {
 	struct fo_catalogue catalogue;
 	const struct fo_device *device, *other;
 	const char *rent_from, *other_rent_from, *watts_from;
-	struct fo_price_in given;
+	struct fo_price_in given; /* its days hold what failures and saves take, where that is given */
 	struct fo_price price;
+	struct fo_range step_days; /* the days without that */
+	struct fo_goodput_in lose;
+	struct fo_goodput good; /* share NAN: nothing is given */
 };
 
 /* ---- inputs ---- */
@@ -93,6 +103,8 @@ static fo_status check_pairs(const struct price *in)
 		{ "--pue", "--watts", in->pue != NULL, in->watts != NULL },
 		{ "--other-rent", "--other", in->other_rent != NULL, in->other != NULL },
 		{ "--other-devices", "--other", in->other_devices > 0, in->other != NULL },
+		{ fo_cli_goodput_named(&in->goodput), "--days, or a plan and --tokens",
+		  fo_cli_goodput_asked(&in->goodput), in->days > 0 || in->tokens > 0 },
 	};
 	for (size_t i = 0; i < sizeof pair / sizeof *pair; i++)
 		if (pair[i].given && !pair[i].met)
@@ -151,12 +163,36 @@ static fo_status read_job(struct sum *s)
 	return read_mfu(in->mfu, "--mfu", &g->mfu);
 }
 
+/* The run takes as long as its steps over the share of the time that counts. */
+static fo_status read_lost_time(struct sum *s)
+{
+	struct fo_cli_goodput given = s->in->goodput;
+	s->step_days = s->given.days;
+	s->good.share = NAN;
+	if (!fo_cli_goodput_asked(&given))
+		return FO_OK;
+	given.days = fo_range_middle(s->given.days);
+	FO_TRY(fo_cli_goodput_read(&given, &s->lose));
+	s->lose.devices = s->given.devices;
+	fo_goodput_of(&s->lose, &s->good);
+	if (!(s->good.share >= LEAST_SHARE && s->good.drawn.low >= LEAST_SHARE))
+		return fo_hint(fo_fail(FO_EARG,
+				       "with these failures, saves and restarts less than %g %% of the time counts: "
+				       "such a run does not end",
+				       100 * LEAST_SHARE),
+			       "--failures are of 1,000 nodes of eight devices in a day: 4, and --restart is in "
+			       "seconds: 600");
+	s->given.days = fo_range_over(s->step_days, s->good.drawn);
+	return FO_OK;
+}
+
 static fo_status read_inputs(struct sum *s)
 {
 	const struct price *in = s->in;
 	struct fo_price_in *g = &s->given;
 	FO_TRY(read_job(s));
 	FO_TRY(check_pairs(in));
+	FO_TRY(read_lost_time(s));
 	FO_TRY(read_device(s, in->other, &s->other, &g->other_peak));
 	FO_TRY(read_mfu(in->to, "--to", &g->to));
 	FO_TRY(read_mfu(in->other_mfu, "--other-mfu", &g->other_mfu));
@@ -278,6 +314,23 @@ static void say_verdict(struct fo_doc *d, const struct sum *s)
 	say_payback(d, s);
 }
 
+static void say_lost_time(struct fo_doc *d, const struct sum *s)
+{
+	if (isnan(s->good.share)) {
+		if (fo_range_known(s->given.days))
+			fo_doc_line(d, "kept",
+				    "what share of the time counts is not known, and lost time is not in these sums: "
+				    "--failures, --save, --restart, --checkpoint-every count it");
+		return;
+	}
+	fo_doc_line(d, "kept", "%s of steps take %s: %s of the time counts (80 %% of drawn runs)",
+		    text_of(d, s->step_days, duration), text_of(d, s->given.days, duration),
+		    text_of(d, s->good.drawn, percent));
+	fo_cli_goodput_say(d, &s->in->goodput, &s->lose);
+	if (s->other)
+		fo_doc_line(d, "assumed", "the other devices lose the same share of their time");
+}
+
 static void document(struct fo_doc *d, const struct sum *s)
 {
 	fo_doc_title(d, "What %.0f devices at %s MFU cost", s->given.devices, text_of(d, s->given.mfu, percent));
@@ -285,9 +338,11 @@ static void document(struct fo_doc *d, const struct sum *s)
 	if (s->path)
 		fo_doc_line(d, "plan", "%s: %s on %.0f x %s, mfu_causal as predicted%s", s->path, s->plan.model,
 			    s->plan.devices, s->plan.device,
-			    s->in->tokens > 0 ? fo_doc_printf(d, "; %s take %s", fo_doc_si(d, s->in->tokens, " tokens"),
-							      text_of(d, s->given.days, duration))
+			    s->in->tokens > 0 ? fo_doc_printf(d, "; the steps of %s take %s",
+							      fo_doc_si(d, s->in->tokens, " tokens"),
+							      text_of(d, s->step_days, duration))
 					      : "");
+	say_lost_time(d, s);
 	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrl", "figure", "value", "counts");
 	for (size_t i = 0; i < sizeof line / sizeof *line; i++) {
 		const char *text = text_of(d, value_of(s, &line[i]), line[i].form);
@@ -321,6 +376,14 @@ static void write_json(const struct sum *s, struct fo_json *j)
 	fo_json_real(j, "devices", s->given.devices);
 	fo_json_real(j, "days_now", s->given.days.low == s->given.days.high ? s->given.days.low : NAN);
 	range_json(j, "days_now_range", s->given.days);
+	range_json(j, "days_of_steps", s->step_days);
+	if (isnan(s->good.share))
+		fo_json_real(j, "goodput", NAN);
+	else {
+		fo_json_record(j, "goodput", FO_REAL("low", s->good.drawn.low), FO_REAL("mid", s->good.share),
+			       FO_REAL("high", s->good.drawn.high));
+		fo_cli_goodput_json(j, &s->in->goodput, &s->lose);
+	}
 	range_json(j, "mfu", s->given.mfu);
 	range_json(j, "mfu_after", s->given.to);
 	range_json(j, "rent_usd_per_hour", s->given.rent);
@@ -360,7 +423,8 @@ const struct fo_command fo_cmd_price = {
 	.group = "plan",
 	.usage = "flatout price --mfu P --devices N [--to P] [--device D] [--days T] [--rent R] "
 		 "[--weeks W --week-cost C] "
-		 "[--watts W --kwh C] [--other D --other-mfu P] [--html FILE] [--json]\n"
+		 "[--watts W --kwh C] [--other D --other-mfu P] [--failures R] [--save S] [--restart S] "
+		 "[--checkpoint-every S] [--html FILE] [--json]\n"
 		 "flatout price PLAN.json [--days T|--tokens D] [--to P] [--rent R] [...]",
 	.summary = "what an MFU costs, and what a higher one is worth",
 	.text = "Devices lost at an MFU, the cost of a run, what moving the MFU saves, in how many days "
@@ -372,6 +436,8 @@ const struct fo_command fo_cmd_price = {
 		"      --weeks 2..4 --week-cost 5000..8000\n"
 		"  flatout price --mfu 38 --devices 64 --device h100 --days 30 --other b200 \\\n"
 		"      --other-mfu 30..45\n\n"
+		"Failures, checkpoints and restarts take time on top of that of the steps: with --failures, --save, "
+		"--restart or --checkpoint-every, days and cost count it.\n\n"
 		"A plan says devices, their kind and the MFU that is predicted:\n\n"
 		"  flatout plan run.yaml --cluster 2xHGX-H100 --json=plan.json\n"
 		"  flatout price plan.json --tokens 15T --to 55",

@@ -19,8 +19,7 @@ struct fo_cli_spread {
 			    "(0.1%:1.5), computes X times as long"),                                               \
 		FO_OPT_INT(S, spread.draws, group ".draws", "N", "0", 0, FO_SPREAD_STEPS_MOST, "steps",            \
 			   "steps that are drawn with these; 0: as many as take seconds, at most 100"),            \
-		FO_OPT_INT(S, spread.seed, group ".draw-seed", "N", "1", 0, INT64_MAX, "",                         \
-			   "what the draws begin from")
+		FO_OPT_INT(S, spread.seed, group ".draw-seed", "N", "1", 0, 9e15, "", "what the draws begin from")
 
 /* Anything of it given? */
 static inline bool fo_cli_spread_asked(const struct fo_cli_spread *in)

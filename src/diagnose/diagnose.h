@@ -519,8 +519,8 @@ int fo_found_missing(const struct fo_diagnosis *d, struct fo_arena *a, int **mis
 bool fo_found_thin(const struct fo_trace *t);
 void fo_found_json(struct fo_json *j, const struct fo_diagnosis *d); /* the key "found" */
 
-/* {"schema": 1, "ranks": [...], "findings": [...], ...}: docs/formats.md. */
-void fo_diagnosis_json(const struct fo_diagnosis *d, struct fo_str *out);
+/* Members of the open object: "schema": 1, "ranks": [...], "findings": [...], ...: docs/formats.md. */
+void fo_diagnosis_json(const struct fo_diagnosis *d, struct fo_json *j);
 /* schedule_json.c: of it the keys "clocks", "waits", "skew", "culprit", "pipeline". */
 void fo_diagnosis_ranks_json(struct fo_json *j, const struct fo_diagnosis *d);
 /* findings_json.c: the keys from "window" to "unknowns", and their tables. */

@@ -205,21 +205,17 @@ static void options(struct fo_json *j, const struct fo_diagnose_options *o)
 	fo_json_close(j);
 }
 
-void fo_diagnosis_json(const struct fo_diagnosis *d, struct fo_str *out)
+void fo_diagnosis_json(const struct fo_diagnosis *d, struct fo_json *j)
 {
-	struct fo_json j;
-	fo_json_begin(&j, out, true);
-	fo_json_object(&j, NULL);
-	fo_json_int(&j, "schema", 1);
-	options(&j, &d->with);
-	fo_json_array(&j, "ranks");
+	fo_json_int(j, "schema", 1);
+	options(j, &d->with);
+	fo_json_array(j, "ranks");
 	for (int i = 0; i < d->ranks; i++)
-		rank(&j, d, i);
-	fo_json_close(&j);
-	fo_found_json(&j, d);
-	fo_own_run_json(&j, d);
-	fo_diagnosis_findings_json(&j, d);
-	fo_diagnosis_ranks_json(&j, d);
-	fo_json_bool(&j, "serious", d->serious);
-	fo_json_close(&j);
+		rank(j, d, i);
+	fo_json_close(j);
+	fo_found_json(j, d);
+	fo_own_run_json(j, d);
+	fo_diagnosis_findings_json(j, d);
+	fo_diagnosis_ranks_json(j, d);
+	fo_json_bool(j, "serious", d->serious);
 }

@@ -227,5 +227,7 @@ void fo_health_doc(const struct fo_health *h, struct fo_doc *d);
 void fo_health_changes_doc(const struct fo_health *h, struct fo_doc *d);
 /* Members of the open object. */
 void fo_health_json(const struct fo_health *h, struct fo_json *j);
+/* The array "changes" of them alone. */
+void fo_health_changes_json(const struct fo_health *h, struct fo_json *j);
 
 #endif

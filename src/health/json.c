@@ -41,7 +41,7 @@ static void questions_json(const struct fo_health *h, struct fo_json *j)
 	fo_json_close(j);
 }
 
-static void changes_json(const struct fo_health *h, struct fo_json *j)
+void fo_health_changes_json(const struct fo_health *h, struct fo_json *j)
 {
 	fo_json_array(j, "changes");
 	for (size_t i = 0; i < h->changes; i++) {
@@ -101,7 +101,7 @@ void fo_health_json(const struct fo_health *h, struct fo_json *j)
 		    FO_TEXT("device", h->device ? h->device->name : NULL), FO_TEXT("device_from", h->device_from));
 	mfu_json(h, j);
 	questions_json(h, j);
-	changes_json(h, j);
+	fo_health_changes_json(h, j);
 	savings_json(h, j);
 	fo_json_texts(j, "conflicts", h->conflict, h->conflicts);
 	files_json(h, j);

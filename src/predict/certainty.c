@@ -101,6 +101,8 @@ static double best_published(enum fo_predict_family family, enum fo_predict_type
 	}
 }
 
+const char fo_predict_too_large[] = "more memory than the device has";
+
 void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			     const struct fo_predict_step *s, struct fo_predict_certainty *out)
 {
@@ -150,5 +152,5 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 	if (!b->job.lora && s->mfu_causal > best_published(d->family, b->job.type))
 		out->flag = "above the best MFU that anyone published on such a device in this number type";
 	else if (out->bytes.low > d->memory_bytes)
-		out->flag = "more memory than the device has";
+		out->flag = fo_predict_too_large;
 }

@@ -291,6 +291,7 @@ struct fo_predict_certainty {
 	bool bounded;     /* the fast end is where all useful FLOP are done at the dense peak */
 	const char *flag; /* why to distrust it: above the best published MFU of its class, ...; NULL */
 };
+extern const char fo_predict_too_large[]; /* a flag: the memory is above the device's */
 /* About fifty points. */
 void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			     const struct fo_predict_step *s, struct fo_predict_certainty *out);

@@ -26,6 +26,23 @@ long=$(awk 'length($0) > 100 && !/profil|nvidia-smi|NCCL_DEBUG/' out)
 run 1 diagnose "$example/trace.json.gz" --job "$example/pretrain.sh" --cluster 16xDGX-A100
 says "What each setting is worth, with the configuration" "Setting: *--overlap-grad-reduce, now off" "as fast (the trace: what its removal saves" \
 	"configuration: both settings predicted"
+# Its JSON has the same changes in health's words; without a configuration it has none.
+run 1 diagnose "$example/trace.json.gz" --job "$example/pretrain.sh" --cluster 16xDGX-A100 --json
+cp out settings.json
+run 1 health "$example/trace.json.gz" "$example/pretrain.sh" --cluster 16xDGX-A100 --json
+cp out both.json
+run 1 diagnose "$example/trace.json.gz" --json
+cp out alone.json
+valid settings.json
+"$python" - settings.json both.json alone.json <<'END' || wrong "the settings in diagnose's JSON are not health's"
+import json, sys
+d, h, alone = (json.load(open(p)) for p in sys.argv[1:])
+money = ("mfu_after", "mfu_points", "year_usd")
+short = [[{k: v for k, v in c.items() if k not in money} for c in x["changes"]] for x in (d, h)]
+assert len(d["changes"]) > 3 and short[0] == short[1], short
+assert any(c["setting"] == "--overlap-grad-reduce" and c["gain"]["high"] > 1 for c in d["changes"])
+assert "changes" not in alone and {k: v for k, v in d.items() if k != "changes"} == alone
+END
 run 2 diagnose "$example/trace.json.gz" --job "$example/pretrain.sh" --cluster 2xHGX-H100
 grep -q "not of one job" err || wrong "an H100's configuration beside an A100's trace: $(cat err)"
 run 2 diagnose "$example/trace.json.gz" --cluster 2xHGX-H100

@@ -25,6 +25,10 @@ run 0 price plan.json --tokens 1T --rent 2..3 --json=price.json
 holds 'd["devices"] == 16 and abs(d["cost"]["low"] / p["cost"]["all_tokens"]["usd"]["low"] - 1) < 1e-9' price.json
 holds 'abs(d["cost"]["high"] / p["cost"]["all_tokens"]["usd"]["high"] - 1) < 1e-9' price.json
 holds 'd["mfu"]["low"] < p["best"][0]["mfu_causal"] < d["mfu"]["high"]' price.json
+# With failures the same steps take longer: by what counts of the time.
+run 0 price plan.json --tokens 1T --rent 2..3 --failures 4 --json=lost.json
+holds 'abs(d["cost"]["high"] * d["goodput"]["low"] / p["cost"]["all_tokens"]["usd"]["high"] - 1) < 1e-9 and d["goodput"]["high"] < 1' lost.json
+run 2 price plan.json --failures 4
 run 0 price plan.json --days 30 --to 60
 grep -q 'saved for the same work' out || wrong "nothing saved: $(cat out)"
 run 0 price plan.json --tokens 1T --other b200 --other-mfu 40

@@ -14,8 +14,10 @@ done
 "$FLATOUT_STAGE/bin/flatout" --help | awk '/^[A-Z][a-z]*:$/ { on = 1; next } /^$/ { on = 0 } on { print "flatout-" $1 }' >"$tmp/want"
 echo flatout >>"$tmp/want"
 "$FLATOUT_STAGE/bin/flatout" help data | sed -n 's/^  flatout data \([a-z-]*\) .*/flatout-data-\1/p' >>"$tmp/want"
-"$FLATOUT_STAGE/bin/flatout" predict cluster --help >/dev/null && echo flatout-predict-cluster >>"$tmp/want"
-"$FLATOUT_STAGE/bin/flatout" plan machine --help >/dev/null && echo flatout-plan-machine >>"$tmp/want"
+for two in "predict cluster" "plan machine" "ladder plan" "compare clusters"; do
+	# shellcheck disable=SC2086 # two words on purpose
+	"$FLATOUT_STAGE/bin/flatout" $two --help >/dev/null && echo "flatout-$two" | tr ' ' - >>"$tmp/want"
+done
 for page in "$FLATOUT_STAGE"/share/man/man1/*; do
 	basename "$page" | sed 's/\.1\(\.gz\)*$//'
 done | sort >"$tmp/got"

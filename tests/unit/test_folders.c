@@ -1,6 +1,7 @@
 /* Folders: of several recordings one is taken; lost, cut, empty and foreign files, logs of schedules and other runs are
  * told, and why. */
 #include "base/fs.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "diagnose/diagnose.h"
@@ -106,7 +107,11 @@ static void says(struct fo_trace_set *s, const char *what)
 		print_message("%s\n", line[i]);
 	if (!found)
 		fail_msg("no sentence says '%s'", what);
-	fo_diagnosis_json(&d, &json);
+	struct fo_json j;
+	fo_json_begin(&j, &json, true);
+	fo_json_object(&j, NULL);
+	fo_diagnosis_json(&d, &j);
+	fo_json_close(&j);
 	assert_non_null(strstr(json.data, "\"remarks\""));
 	fo_str_fini(&json);
 	fo_arena_fini(&a);
