@@ -79,7 +79,7 @@ static void check(const void *record, struct fo_schema_reader *r)
 		fo_schema_refuse(r, "best", "one division");
 	else if (!(b->seconds_low <= b->seconds && b->seconds <= b->seconds_high))
 		fo_schema_refuse(r, "best[0].step_seconds", "a number between its low and its high one");
-	/* Of one step: what is trained in it, over its time. */
+	/* All of one step: the tokens trained in it, over its time. */
 	else if (fabs(f->global_batch * f->seq / (b->seconds * f->devices) / b->tokens_s - 1) > 1e-3)
 		fo_schema_refuse(r, "best[0].tokens_per_second_per_device",
 				 "global_batch x seq / (step_seconds x devices)");

@@ -7,7 +7,7 @@
 /* A smaller share would show as "0.0 %": such parts stand together. */
 #define SHOWN_SHARE 0.0005
 
-/* What a part of the step is called where it stands alone, among losses. */
+/* Names of the step's parts where they stand alone, among losses. */
 static const char *const name_of[FO_PREDICT_PARTS] = {
 	[FO_PREDICT_MEMORY] = "bound by memory",
 	[FO_PREDICT_RECOMPUTE] = "recomputation",
@@ -53,7 +53,7 @@ static void round_all(struct fo_plan_losses *o)
 void fo_plan_losses_of(struct fo_plan_losses *o, const struct fo_predict_step *s)
 {
 	*o = (struct fo_plan_losses){ .useful = s->mfu_causal };
-	/* What computes the model's own FLOP takes longer than at the peak. */
+	/* Products compute the model's own FLOP, and take longer than at the peak. */
 	double products = s->part[FO_PREDICT_MATMUL] + s->part[FO_PREDICT_ATTENTION] + s->part[FO_PREDICT_LOSS],
 	       few = 0;
 	add(o, "products below the peak", products / s->seconds - o->useful);

@@ -1,4 +1,4 @@
-/* What a predicted step loses against the dense peak: shares that add up to all of it. */
+/* The losses of a predicted step against the dense peak: shares that add up to all of it. */
 #ifndef FO_PLAN_LOSSES_H
 #define FO_PLAN_LOSSES_H
 

@@ -114,6 +114,7 @@ flat "From the configuration as it is"
 # What cannot be.
 refused 2 "tp=8" $eight --fix tp
 refused 2 "tp, cp, pp" $eight --fix speed=2
+refused 2 "from 1 to 1000000" $eight --fix tp=inf
 refused 2 "devices are" $eight --fix tp=3
 refused 2 "--global-tokens" --model llama-3.1-8b --cluster 2xHGX-H100 --seq 8192
 refused 2 "--seq" --model llama-3.1-8b --cluster 2xHGX-H100 --global-batch 8
