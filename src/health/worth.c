@@ -14,7 +14,7 @@ static double cap_of(const struct fo_health *h, bool in_8_bit)
 	double cap = in_8_bit ? fmin(2 * h->mfu.cap, 1) : h->mfu.cap;
 	return fmax(cap, h->mfu.now);
 }
-/* What that cap is. */
+/* The words for that cap. */
 static const char *cap_words(struct fo_health *h, double cap)
 {
 	if (cap == h->mfu.cap)
