@@ -114,6 +114,12 @@ run '0|1' health "$source/tests/data/audit/lambda_8b_8xb200_baseline.toml" plan.
 tr -s "\n " "  " <out >words
 grep -q "never above 100.0 % MFU (the peak of 16 bit, for 8 bit doubles the rate of matmuls; the limit of 16 bit is 6[0-9.]* %, the best published" words || wrong "another limit: $(cat out)"
 grep -q "cut at the limit of 100.0 %" words || wrong "the table tells no limit"
+# One device is not "1 devices".
+run 0 plan --model llama-3.2-1b --cluster 1xH100 --seq 2048 --global-batch 8 --json=one.json
+run '0|1' health one.json --device h100 --devices 2
+tr -s "\n " "  " <out | grep -q "it is of 1 device, this job of 2" || wrong "a plan of one device: $(cat out)"
+run '0|1' health one.json
+grep -q "1 devices" out && wrong "a plural of one"
 run 2 health half.json
 says "half.json" "is not used"
 
