@@ -11,6 +11,8 @@ struct fo_cluster {
 	struct fo_range net_gb_s;  /* between nodes, per device and direction */
 	const char *fabric;        /* "InfiniBand", "Ethernet", "RoCE", "EFA", "TCP"; NULL: not known */
 	const char *from;          /* "--cluster", "cluster.yaml", "the configuration" */
+	/* Of a file with other memory than the catalogue's: the catalogue's own row; else NULL. */
+	const struct fo_device *sold;
 	bool net_assumed;          /* net_gb_s is the usual adapter of this device, nobody stated it */
 };
 
