@@ -230,7 +230,10 @@ static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l,
 		l->micro_batches *= l->micro_batch;
 		l->micro_batch = 1;
 		return was.micro_batch > 1;
-	case AGAIN: l->recompute = 1; return was.recompute < 1;
+	case AGAIN:
+		l->recompute = 1;
+		l->kept = 0;
+		return was.recompute < 1;
 	case SHARDED:
 		l->zero = 3;
 		l->shard = 0;
@@ -260,35 +263,47 @@ static const char *change_text(struct fo_arena *a, int what, const struct fo_pre
 	return what == EXPERT ? fo_arena_printf(a, "ep %g", l->ep) : fo_arena_printf(a, "tp %g", l->tp);
 }
 
+/* All changes, one on top of the other, until it fits: those that did something, in *text; *l is what came of them. */
+static bool together(struct fo_cli_asked *a, const struct fo_predict_base *b, double times, struct fo_predict_layout *l,
+		     const char **text)
+{
+	*text = "";
+	for (int i = 0; i < CHANGES; i++) {
+		if (!change(b, l, i, times))
+			continue;
+		*text = fo_arena_printf(&a->arena, "%s%s%s", *text, **text ? " with " : "",
+					change_text(&a->arena, i, l));
+		if (fits(b, l, times))
+			return true;
+	}
+	return false;
+}
+
 /* One sentence: the nearest change that makes it fit; first each alone, then all together, then more devices. */
 static const char *what_fits(struct fo_cli_asked *a, const struct fo_job_asked *j, double times)
 {
 	const struct fo_predict_base *b = &j->base;
+	const char *all, *less;
 	for (int i = 0; i < CHANGES; i++) {
 		struct fo_predict_layout l = j->layout;
 		if (change(b, &l, i, times) && fits(b, &l, times))
 			return fo_arena_printf(&a->arena, "%s would", change_text(&a->arena, i, &l));
 	}
-	struct fo_predict_layout l = j->layout;
-	struct fo_str all = { 0 };
-	const char *found = NULL;
-	for (int i = 0; i < CHANGES && !found; i++) {
-		if (!change(b, &l, i, times))
-			continue;
-		fo_str_printf(&all, "%s%s", all.len ? " with " : "", change_text(&a->arena, i, &l));
-		if (fits(b, &l, times))
-			found = fo_arena_printf(&a->arena, "%s would", all.data);
-	}
+	struct fo_predict_layout l = j->layout, other = j->layout;
+	if (together(a, b, times, &l, &all))
+		return fo_arena_printf(&a->arena, "%s would", all);
+	/* What the count has more of the job as it is may be what a change takes away. */
+	if (times > 1 && together(a, b, 1, &other, &less))
+		return fo_arena_printf(&a->arena, "%s may, by the model behind the step's time", less);
 	double before = l.devices;
-	while (!found && l.devices < 1e6) {
+	while (l.devices < 1e6) {
 		l.devices *= 2;
 		if (fits(b, &l, times))
-			found = fo_arena_printf(
-				&a->arena, "no division of %.15g that was tried does; %.15g devices%s would", before,
-				l.devices, all.len ? fo_arena_printf(&a->arena, " with %s", all.data) : "");
+			return fo_arena_printf(&a->arena,
+					       "no division of %.15g that was tried does; %.15g devices%s%s would",
+					       before, l.devices, *all ? " with " : "", all);
 	}
-	fo_str_fini(&all);
-	return found ? found : "no number of such devices does: a device with more memory ('flatout devices') might";
+	return "no number of such devices does: a device with more memory ('flatout devices') might";
 }
 
 /* ---- the command ---- */

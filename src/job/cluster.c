@@ -15,8 +15,8 @@ enum { NODE = 8 };           /* devices of the usual server */
 /* Where nobody states the network, the usual adapter of the device is the high end. Half of it is the low end: clouds
  * rent servers with half of the adapters (August 2026). */
 #define NET_LEAST 0.5
-/* A device of that name with more than this times the catalogue's memory or rate is a slip of units: cards that somebody
- * rebuilt have twice as much. */
+/* More than this times the catalogue's memory or rate of a device is a slip of units: cards that somebody rebuilt have
+ * twice as much. */
 #define MOST_TIMES 4
 #define EXAMPLES "'16xHGX-H100', '128xA100', '32x8xH100', '4xGB200-NVL72' or a YAML file with 'device:' and 'nodes:'"
 

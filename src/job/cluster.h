@@ -13,7 +13,7 @@ struct fo_cluster {
 	const char *from;          /* "--cluster", "cluster.yaml", "the configuration" */
 	/* Of a file with other memory than the catalogue's: the catalogue's own row; else NULL. */
 	const struct fo_device *sold;
-	bool net_assumed;          /* net_gb_s is the usual adapter of this device, nobody stated it */
+	bool net_assumed; /* net_gb_s is the usual adapter of this device, nobody stated it */
 };
 
 /* Text "16xHGX-H100" (16 nodes of 8), "2xDGX-A100", "128xA100" (128 devices, 8 per node; of a rack-wide domain as many

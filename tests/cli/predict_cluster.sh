@@ -210,6 +210,10 @@ run 0 predict $eight --cluster 8xMI355X --precision mxfp8
 # A mixture of experts that fits once its experts are divided further.
 run 1 predict --model deepseek-v3 --seq 4096 --global-batch 256 --micro-batch 1 --cluster 32xHGX-H100 --framework torchtitan --recompute full --zero 3 --ep 2 --json=experts
 holds '"ep " in d["would_fit"] and "no division" not in d["would_fit"]' experts
+printf '[model]\nname = "deepseek_v3"\nflavor = "671B"\n[training]\nlocal_batch_size = 4\nseq_len = 4096\n' >experts.toml
+printf '[activation_checkpoint]\nmode = "selective"\nselective_ac_option = "op"\n' >>experts.toml
+run 1 predict experts.toml --cluster 32xHGX-H100 --json=experts
+holds '"ep " in d["would_fit"] and "no division" not in d["would_fit"]' experts
 printf 'device: H100\nnodes: 1\nper_node: 8\nmemory_gb: 96\n' >more.yaml
 run '0|1' predict $eight --cluster more.yaml
 flat "the catalogue's H100-SXM5-80GB has 80 GB"
