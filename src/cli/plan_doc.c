@@ -151,7 +151,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 	const struct fo_plan_point *x = named(p);
 	const struct fo_predict_step *s = &x->step;
 	const struct fo_cluster *c = &p->asked->cluster;
-	const char *type = fo_predict_type_name[p->job.job.type];
+	const char *type = fo_cli_job_type_name(p->asked, p->job.job.type);
 	double usable = p->ask.base.job.machine.memory_bytes;
 	fo_doc_line(d, "plan", "%s on %.15g x %s%s, for %s: %.15g sequences of %.15g tokens a step, %s",
 		    p->asked->job.model.name, p->ask.devices, c->device->name,
@@ -361,7 +361,7 @@ void fo_cli_planned_file(const struct fo_cli_planned *p, struct fo_plan_file_poi
 		.device = p->asked->cluster.device->name,
 		.devices = p->ask.devices,
 		.framework = p->ask.framework->id,
-		.type = fo_predict_type_name[job->type],
+		.type = fo_cli_job_type_name(p->asked, job->type),
 		.peak_flop_s = job->machine.peak[job->type],
 		.global_batch = p->ask.global_batch,
 		.seq = job->seq,

@@ -299,9 +299,9 @@ static void say_step(const struct report *r, struct fo_doc *d)
 		    fo_doc_si(d, tokens(r) / r->sim.step_s, "tok/s"), loss);
 	if (r->peak)
 		fo_doc_line(d, "MFU",
-			    "%.1f %% mfu, %.1f %% mfu_causal, %.1f %% mfu_document, %.1f %% mfu_6n, HFU %.1f %%, of %s "
-			    "(%s)",
-			    100 * f.mfu, 100 * f.mfu_causal, 100 * f.mfu_document, 100 * f.mfu_6n, 100 * f.hfu,
+			    "%.1f %% mfu, %.1f %% mfu_causal, %.1f %% mfu_document, %.1f %% mfu_6n, %s, of %s (%s)",
+			    100 * f.mfu, 100 * f.mfu_causal, 100 * f.mfu_document, 100 * f.mfu_6n,
+			    isnan(f.hfu) ? "HFU not known" : fo_doc_printf(d, "HFU %.1f %%", 100 * f.hfu),
 			    fo_doc_si(d, r->peak->best_flop_s, "FLOP/s"), r->peak->dtype);
 	else if (!r->paced)
 		fo_doc_line(d, "MFU", "not known: the profile has no peak of this type with %d %s", r->rates.threads,

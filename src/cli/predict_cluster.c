@@ -206,7 +206,20 @@ static bool fits(const struct fo_predict_base *b, const struct fo_predict_layout
 }
 
 /* Changes of a division, each on top of those before it, that take memory off a device. */
-enum { MICRO_ONE, AGAIN, SHARDED, TENSOR, CHANGES };
+enum { MICRO_ONE, AGAIN, SHARDED, EXPERT, TENSOR, CHANGES };
+static bool more_experts(const struct fo_predict_base *b, struct fo_predict_layout *l, double times)
+{
+	double was = fmax(1, l->ep), ranks = l->devices / fmax(1, l->pp);
+	for (double ep = 2 * was; ep <= fmin(b->job.model.experts, ranks); ep *= 2) {
+		if (fmod(b->job.model.experts, ep) != 0 || fmod(ranks, ep) != 0)
+			break;
+		l->ep = ep;
+		if (fits(b, l, times))
+			return true;
+	}
+	return fmax(1, l->ep) > was;
+}
+
 static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l, int what, double times)
 {
 	const struct fo_predict_model *m = &b->job.model;
@@ -217,11 +230,15 @@ static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l,
 		l->micro_batches *= l->micro_batch;
 		l->micro_batch = 1;
 		return was.micro_batch > 1;
-	case AGAIN: l->recompute = 1; return was.recompute < 1;
+	case AGAIN:
+		l->recompute = 1;
+		l->kept = 0;
+		return was.recompute < 1;
 	case SHARDED:
 		l->zero = 3;
 		l->shard = 0;
 		return dp > 1 && (was.zero < 3 || was.shard > 0);
+	case EXPERT: return more_experts(b, l, times);
 	default:
 		for (double t = 2; t <= b->job.machine.per_node; t *= 2) {
 			double other = fmax(1, l->tp) * t;
@@ -241,38 +258,52 @@ static const char *change_text(struct fo_arena *a, int what, const struct fo_pre
 {
 	static const char *const text[] = { "a micro-batch of one sequence", "full recomputation",
 					    "weights sharded over all data-parallel ranks (ZeRO 3)" };
-	return what < TENSOR ? text[what] : fo_arena_printf(a, "tp %g", l->tp);
+	if (what < EXPERT)
+		return text[what];
+	return what == EXPERT ? fo_arena_printf(a, "ep %g", l->ep) : fo_arena_printf(a, "tp %g", l->tp);
+}
+
+/* All changes, one on top of the other, until it fits: those that did something, in *text; *l is what came of them. */
+static bool together(struct fo_cli_asked *a, const struct fo_predict_base *b, double times, struct fo_predict_layout *l,
+		     const char **text)
+{
+	*text = "";
+	for (int i = 0; i < CHANGES; i++) {
+		if (!change(b, l, i, times))
+			continue;
+		*text = fo_arena_printf(&a->arena, "%s%s%s", *text, **text ? " with " : "",
+					change_text(&a->arena, i, l));
+		if (fits(b, l, times))
+			return true;
+	}
+	return false;
 }
 
 /* One sentence: the nearest change that makes it fit; first each alone, then all together, then more devices. */
 static const char *what_fits(struct fo_cli_asked *a, const struct fo_job_asked *j, double times)
 {
 	const struct fo_predict_base *b = &j->base;
+	const char *all, *less;
 	for (int i = 0; i < CHANGES; i++) {
 		struct fo_predict_layout l = j->layout;
 		if (change(b, &l, i, times) && fits(b, &l, times))
 			return fo_arena_printf(&a->arena, "%s would", change_text(&a->arena, i, &l));
 	}
-	struct fo_predict_layout l = j->layout;
-	struct fo_str all = { 0 };
-	const char *found = NULL;
-	for (int i = 0; i < CHANGES && !found; i++) {
-		if (!change(b, &l, i, times))
-			continue;
-		fo_str_printf(&all, "%s%s", all.len ? " with " : "", change_text(&a->arena, i, &l));
-		if (fits(b, &l, times))
-			found = fo_arena_printf(&a->arena, "%s would", all.data);
-	}
+	struct fo_predict_layout l = j->layout, other = j->layout;
+	if (together(a, b, times, &l, &all))
+		return fo_arena_printf(&a->arena, "%s would", all);
+	/* What the count has more of the job as it is may be what a change takes away. */
+	if (times > 1 && together(a, b, 1, &other, &less))
+		return fo_arena_printf(&a->arena, "%s may, by the model behind the step's time", less);
 	double before = l.devices;
-	while (!found && l.devices < 1e6) {
+	while (l.devices < 1e6) {
 		l.devices *= 2;
 		if (fits(b, &l, times))
-			found = fo_arena_printf(
-				&a->arena, "no division of %.15g that was tried does; %.15g devices%s would", before,
-				l.devices, all.len ? fo_arena_printf(&a->arena, " with %s", all.data) : "");
+			return fo_arena_printf(&a->arena,
+					       "no division of %.15g that was tried does; %.15g devices%s%s would",
+					       before, l.devices, *all ? " with " : "", all);
 	}
-	fo_str_fini(&all);
-	return found ? found : "no number of such devices does: a device with more memory ('flatout devices') might";
+	return "no number of such devices does: a device with more memory ('flatout devices') might";
 }
 
 /* ---- the command ---- */
@@ -336,6 +367,12 @@ fo_status fo_cli_job_check_device(const struct fo_cli_job *in, const struct fo_c
 	if (isnan(d->dense[FO_PREC_BF16]) && !isnan(d->dense[FO_PREC_FP16]) && !half && !full)
 		return fo_hint(fo_fail(FO_EUNSUPPORTED, "the catalogue has no dense bf16 peak of %s", d->name),
 			       "--precision=fp16 takes the job in fp16");
+	/* Devices that scale blocks of 32 by themselves are those that have fp4, too: Blackwell, MI350. */
+	if (fo_job_is(&a->job, FO_JOB_FP8, FO_JOB_FP8_MX) && isnan(d->dense[FO_PREC_FP4]) &&
+	    !isnan(d->dense[FO_PREC_FP8]))
+		return fo_hint(fo_fail(FO_EUNSUPPORTED, "%s has no units for mxfp8, which scales blocks of 32 numbers",
+				       d->name),
+			       "--precision=fp8 takes the job in fp8");
 	if (watts > 0 && d->tdp_w > 0 && (watts > d->tdp_w || watts < LEAST_POWER * d->tdp_w))
 		return fo_hint(fo_fail(FO_EARG, "--power-limit=%g: %s takes %g W, and limits are from %g to %g W",
 				       watts, d->name, d->tdp_w, LEAST_POWER * d->tdp_w, d->tdp_w),

@@ -89,6 +89,8 @@ FO_CHECKED fo_status fo_cli_job_read(const struct fo_cli_call *call, const struc
 				     struct fo_cli_asked *out);
 /* Checks that the cluster's device can have what is asked: the number type, the power limit. */
 FO_CHECKED fo_status fo_cli_job_check_device(const struct fo_cli_job *in, const struct fo_cli_asked *a);
+/* The name of the type of the job's products: "fp16" where its framework runs bf16's speed in fp16. */
+const char *fo_cli_job_type_name(const struct fo_cli_asked *a, enum fo_predict_type type);
 void fo_cli_job_fini(struct fo_cli_asked *a);
 
 /* One prediction as it is told. */

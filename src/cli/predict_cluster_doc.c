@@ -35,6 +35,12 @@ static const char *mfu_text(struct fo_doc *d, const struct fo_cli_predicted *p, 
 	return fo_doc_printf(d, "%.1f %% (%.1f to %.1f)", 100 * mfu, 100 * r.low, 100 * r.high);
 }
 
+const char *fo_cli_job_type_name(const struct fo_cli_asked *a, enum fo_predict_type type)
+{
+	bool half = type == FO_PREDICT_BF16 && fo_job_is(&a->job, FO_JOB_DTYPE, FO_JOB_MATMUL_FP16);
+	return half ? "fp16" : fo_predict_type_name[type];
+}
+
 static const char *model_name(const struct fo_cli_predicted *p) { return p->asked->job.model.name; }
 
 static const char *cluster_text(struct fo_doc *d, const struct fo_cluster *c)
@@ -201,7 +207,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 {
 	const struct fo_job_asked *j = &p->job;
 	const struct fo_job_shape *s = &j->shape;
-	const char *type = fo_predict_type_name[j->job.type];
+	const char *type = fo_cli_job_type_name(p->asked, j->job.type);
 	double all = s->tokens / p->step.seconds;
 	if (p->fits_not)
 		fo_doc_verdict(d, FO_DOC_BAD, "too large",
@@ -294,7 +300,7 @@ static void say_sure(struct fo_doc *d, const struct fo_cli_predicted *p)
 		fo_doc_item(d, "%s: %s%s", fo_predict_ground_name[p->sure.rest[i].ground], p->sure.rest[i].what, value);
 	}
 	fo_doc_para(d, "Intervals hold 80 %% of published runs of publishers that the constants are fitted to; of a "
-		       "publisher that they are not, down to 37 %% (docs/accuracy.md). No figure here was measured on "
+		       "publisher that they are not, down to 42 %% (docs/accuracy.md). No figure here was measured on "
 		       "these machines.");
 }
 
@@ -378,7 +384,7 @@ void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)
 	fo_json_put(j, FO_TEXT("model", model_name(p)), FO_TEXT("device", c->device->name),
 		    FO_REAL("devices", c->devices), FO_REAL("nodes", c->nodes),
 		    FO_TEXT("style", fo_predict_style[p->job.job.style].name),
-		    FO_TEXT("type", fo_predict_type_name[p->job.job.type]));
+		    FO_TEXT("type", fo_cli_job_type_name(p->asked, p->job.job.type)));
 	json_layout(j, p);
 	fo_cli_json_range(j, "step_seconds", p->step.seconds, p->sure.seconds);
 	fo_cli_json_range(j, "tokens_per_second_per_device", p->step.tokens_s, p->sure.tokens_s);

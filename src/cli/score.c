@@ -114,19 +114,23 @@ static void say_left(struct fo_doc *d, const struct fo_score_table *t)
 	}
 }
 
-static void say(struct fo_doc *d, const struct fo_score *s, const struct fo_score_table *t, const char *path)
+static void say(struct fo_doc *d, const struct fo_score *s, const struct fo_score_table *t, const char *path, bool fit)
 {
 	fo_doc_title(d, "Predictions of %s", path);
-	fo_doc_table(d, FO_DRAW_FITTED, "Tokens/s, predicted by a fit without any row of the same model, in %",
+	fo_doc_table(d, FO_DRAW_FITTED,
+		     fit ? "Tokens/s, predicted by a fit without any row of the same model, in %"
+			 : "Tokens/s, predicted by constants that no run is fitted to, in %",
 		     "lrrrrrrrrr", "group", "rows", "covered", "mean", "median", "bias", "p90", "guess", "inside",
 		     "width");
 	row(d, &s->overall);
 	for (int i = 0; i < s->groups; i++)
 		row(d, &s->group[i]);
 	row(d, &s->moe);
-	fo_doc_table(d, FO_DRAW_FITTED, "Without any row of the publisher; order; peak memory, in %", "lrrrrrrrrrr",
-		     "group", "mean", "median", "inside", "width", "rank", "regret", "random", "peaks", "mean",
-		     "plain");
+	fo_doc_table(d, FO_DRAW_FITTED,
+		     fit ? "Without any row of the publisher; order; peak memory, in %"
+			 : "Of an unknown publisher; order; peak memory, in %",
+		     "lrrrrrrrrrr", "group", "mean", "median", "inside", "width", "rank", "regret", "random", "peaks",
+		     "mean", "plain");
 	more(d, &s->overall);
 	for (int i = 0; i < s->groups; i++)
 		more(d, &s->group[i]);
@@ -164,10 +168,10 @@ static void say_machine(struct fo_doc *d, const struct fo_score *s, const struct
 	say_left(d, t);
 }
 
-static void say_constants(struct fo_doc *d, const struct fo_score *s)
+static void say_constants(struct fo_doc *d, const struct fo_score *s, bool fit)
 {
-	fo_doc_table(d, FO_DRAW_FITTED, "Constants, fitted to all rows", "lrrrrl", "constant", "fitted", "start", "low",
-		     "high", "unit");
+	fo_doc_table(d, FO_DRAW_FITTED, fit ? "Constants, fitted to all rows" : "Constants, not fitted", "lrrrrl",
+		     "constant", "value", "start", "low", "high", "unit");
 	for (int i = 0; i < fo_predict_constant_count; i++) {
 		const struct fo_predict_constant_row *c = &fo_predict_constant_row[i];
 		fo_doc_row(d, c->id, fo_doc_printf(d, "%.4g", s->x[i]), fo_doc_printf(d, "%g", c->start),
@@ -224,9 +228,9 @@ static fo_status run(const struct fo_cli_call *call)
 	else if (here && st == FO_OK)
 		say_machine(call->doc, s, &table, call->argv[1]);
 	else if (st == FO_OK) {
-		say(call->doc, s, &table, call->argv[1]);
+		say(call->doc, s, &table, call->argv[1], in->fit);
 		if (in->constants)
-			say_constants(call->doc, s);
+			say_constants(call->doc, s, in->fit);
 	}
 	free(s);
 	fo_score_fini(&own);

@@ -2,6 +2,7 @@
 #include "health/health_int.h"
 
 #include "base/text.h"
+#include "predict/predict.h"
 
 #include <math.h>
 #include <string.h>
@@ -41,30 +42,6 @@ fo_status fo_health_name_devices(struct fo_health *h)
 
 /* ---- the cap ---- */
 
-/* The best published dense pre-training run of each class of device, as MFU with causal attention over the dense peak
- * of the matmuls' type. Collected 2026-11 from the tables that are named; rows that contradict themselves, models made
- * easier for speed (MegaScale) and finetuning were left out. */
-static const struct {
-	const char *begins; /* of the catalogue's name */
-	double causal;
-	const char *run;
-} anchor[] = {
-	{ "A100", 0.633, "Llama 3 8B on one A100 80GB at sequence 512, als244/ml_dataflow, 2025" },
-	{ "H100", 0.610, "Qwen2.5 7B on 8 H100 at sequence 1,024, IST-DASLab/llmq, 2025" },
-	{ "H200", 0.610, "Qwen2.5 7B on 8 H100 (the same chip), IST-DASLab/llmq, 2025" },
-	{ "H800", 0.610, "Qwen2.5 7B on 8 H100 (the same chip), IST-DASLab/llmq, 2025" },
-	{ "B200", 0.650, "Llama 3.1 405B on 256 B200, AI-Hypercomputer/gpu-recipes, 2025" },
-	{ "GB200", 0.650, "Llama 3.1 405B on 256 B200 (the same chip), AI-Hypercomputer/gpu-recipes, 2025" },
-	{ "GB300", 0.527, "Llama 3.1 405B on 256 GB300, NVIDIA-NeMo/Megatron-Bridge, 2026" },
-	{ "RTX-PRO-6000", 0.673, "Qwen2.5 14B on 4 GPUs, IST-DASLab/llmq, 2025" },
-	{ "RTX-5090", 0.865, "Llama 3 8B at sequence 512, als244/ml_dataflow, 2025" },
-	{ "RTX-4090", 0.804, "Qwen2.5 3B at sequence 1,024, IST-DASLab/llmq, 2025" },
-	{ "TPU-v5p", 0.692, "MaxText 64B on 64 chips, AI-Hypercomputer/maxtext, 2024-08" },
-	{ "TPU-v5e", 0.590, "MaxText 16B on 256 chips, AI-Hypercomputer/maxtext, 2024-08" },
-	{ "TPU-v6e", 0.470, "Llama 2 70B on 256 chips, AI-Hypercomputer/tpu-recipes, 2025" },
-	{ "TPU-v7x", 0.547, "Llama 3.1 405B, AI-Hypercomputer/tpu-recipes, 2026" },
-};
-
 /* The same speed by the rule of the figure that stands first, over that by causal attention; 1 where no model tells. */
 static double rule_factor(const struct fo_health *h)
 {
@@ -81,7 +58,7 @@ static double rule_factor(const struct fo_health *h)
 	return isfinite(f) && f > 0 ? f : 1;
 }
 
-/* Does the job multiply in 8 bit? The anchors are of 16 bit, over that peak. */
+/* Does the job multiply in 8 bit? The runs of find_cap are of 16 bit, over that peak. */
 static bool in_8_bit(const struct fo_health *h)
 {
 	enum fo_precision p = FO_PREC_BF16;
@@ -111,15 +88,14 @@ static void find_cap(struct fo_health *h)
 		m->cap_from = "the peak itself: the published runs that are known here multiply in 16 bit";
 		return;
 	}
-	for (size_t i = 0; d && i < sizeof anchor / sizeof *anchor; i++)
-		if (!strncmp(d->name, anchor[i].begins, strlen(anchor[i].begins))) {
-			m->cap = fmin(anchor[i].causal * factor, 1);
-			m->cap_from = fo_health_text(h, "%s: %s%s", CAP_IS, anchor[i].run,
-						     factor == 1 ? ""
-								 : fo_health_text(h, "; %.1f %% with causal attention",
-										  100 * anchor[i].causal));
-			return;
-		}
+	const struct fo_predict_best *best = d ? fo_predict_best_of(d->name, FO_PREDICT_BF16) : NULL;
+	if (best) {
+		m->cap = fmin(best->causal * factor, 1);
+		m->cap_from = fo_health_text(
+			h, "%s: %s%s", CAP_IS, best->run,
+			factor == 1 ? "" : fo_health_text(h, "; %.1f %% with causal attention", 100 * best->causal));
+		return;
+	}
 	if (d && d->measured_bf16 > 0 && d->dense[FO_PREC_BF16] > 0) {
 		m->cap = fmin(d->measured_bf16 / d->dense[FO_PREC_BF16], 1);
 		m->cap_from = fo_health_text(h, "the best matmul that was measured on %s (%s): no training comes near",

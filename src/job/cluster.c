@@ -15,6 +15,9 @@ enum { NODE = 8 };           /* devices of the usual server */
 /* Where nobody states the network, the usual adapter of the device is the high end. Half of it is the low end: clouds
  * rent servers with half of the adapters (August 2026). */
 #define NET_LEAST 0.5
+/* More than this times the catalogue's memory or rate of a device is a slip of units: cards that somebody rebuilt have
+ * twice as much. */
+#define MOST_TIMES 4
 #define EXAMPLES "'16xHGX-H100', '128xA100', '32x8xH100', '4xGB200-NVL72' or a YAML file with 'device:' and 'nodes:'"
 
 void fo_cluster_of_job(const struct fo_job *job, struct fo_cluster *out)
@@ -103,6 +106,26 @@ static const struct fo_opt file_rows[] = {
 	FO_OPT_END
 };
 
+/* Zeros that a file states: as a default they mean "not stated". */
+static fo_status check_zeros(const struct fo_opt_set *s, const struct file *f, const char *path)
+{
+	const struct {
+		const char *key;
+		bool zero;
+	} of[] = { { "nodes", f->nodes == 0 },
+		   { "per_node", f->per_node == 0 },
+		   { "devices", f->devices == 0 },
+		   { "memory_gb", f->memory_gb == 0 },
+		   { "memory_tb_s", f->memory_tb_s == 0 } };
+	for (int i = 0; i < s->count; i++)
+		for (size_t k = 0; k < sizeof of / sizeof *of; k++)
+			if (of[k].zero && !strcmp(s->rows[i].key, of[k].key) && s->origin[i].from != FO_ORIGIN_DEFAULT)
+				return fo_hint(
+					fo_fail(FO_EARG, "'%s': %s is 0, and no cluster has none", path, of[k].key),
+					"leave it out for the usual value");
+	return FO_OK;
+}
+
 static fo_status file_numbers(const struct file *f, const char *path, struct fo_cluster *c)
 {
 	if (f->nodes > 0 && f->per_node > 0) {
@@ -131,10 +154,19 @@ static fo_status file_numbers(const struct file *f, const char *path, struct fo_
 }
 
 /* A device whose memory differs from the catalogue's row. */
-static void file_memory(const struct file *f, struct fo_cluster *c, struct fo_arena *arena)
+static fo_status file_memory(const struct file *f, const char *path, struct fo_cluster *c, struct fo_arena *arena)
 {
+	const struct fo_device *sold = c->device;
 	if (f->memory_gb <= 0 && f->memory_tb_s <= 0)
-		return;
+		return FO_OK;
+	if (f->memory_gb > MOST_TIMES * sold->memory_gb)
+		return fo_hint(fo_fail(FO_EARG, "'%s': memory_gb is %g, and %s has %g GB", path, f->memory_gb,
+				       sold->name, sold->memory_gb),
+			       "--devices-file takes a device that the catalogue does not have");
+	if (f->memory_tb_s > MOST_TIMES * sold->memory_tb_s)
+		return fo_hint(fo_fail(FO_EARG, "'%s': memory_tb_s is %g, and %s has %g TB/s", path, f->memory_tb_s,
+				       sold->name, sold->memory_tb_s),
+			       "--devices-file takes a device that the catalogue does not have");
 	struct fo_device *own = fo_arena_alloc(arena, sizeof *own);
 	*own = *c->device;
 	if (f->memory_gb > 0) {
@@ -144,6 +176,8 @@ static void file_memory(const struct file *f, struct fo_cluster *c, struct fo_ar
 	if (f->memory_tb_s > 0)
 		own->memory_tb_s = f->memory_tb_s;
 	c->device = own;
+	c->sold = sold;
+	return FO_OK;
 }
 
 static fo_status read_file(struct fo_opt_set *s, struct file *f, const char *path, const struct fo_catalogue *catalogue,
@@ -151,6 +185,7 @@ static fo_status read_file(struct fo_opt_set *s, struct file *f, const char *pat
 {
 	FO_TRY(fo_opt_read_yaml(s, path));
 	FO_TRY(fo_opt_finish(s));
+	FO_TRY(check_zeros(s, f, path));
 	if (f->device)
 		FO_TRY(refuse_kind(f->device));
 	if (!f->device)
@@ -164,11 +199,15 @@ static fo_status read_file(struct fo_opt_set *s, struct file *f, const char *pat
 	links(&c);
 	if (f->net) {
 		FO_TRY(fo_range_parse(f->net, "net_gbit", &c.net_gb_s));
+		if (!(c.net_gb_s.low > 0))
+			return fo_hint(
+				fo_fail(FO_EARG, "'%s': net_gbit is %s, and nothing travels at 0 Gbit/s", path, f->net),
+				"leave it out for the device's usual adapter");
 		c.net_gb_s = fo_range_scaled(1 / 8., c.net_gb_s);
 		c.net_assumed = false;
 	}
 	FO_TRY(file_numbers(f, path, &c));
-	file_memory(f, &c, arena);
+	FO_TRY(file_memory(f, path, &c, arena));
 	*out = c;
 	return FO_OK;
 }

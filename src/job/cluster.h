@@ -11,7 +11,9 @@ struct fo_cluster {
 	struct fo_range net_gb_s;  /* between nodes, per device and direction */
 	const char *fabric;        /* "InfiniBand", "Ethernet", "RoCE", "EFA", "TCP"; NULL: not known */
 	const char *from;          /* "--cluster", "cluster.yaml", "the configuration" */
-	bool net_assumed;          /* net_gb_s is the usual adapter of this device, nobody stated it */
+	/* Of a file with other memory than the catalogue's: the catalogue's own row; else NULL. */
+	const struct fo_device *sold;
+	bool net_assumed; /* net_gb_s is the usual adapter of this device, nobody stated it */
 };
 
 /* Text "16xHGX-H100" (16 nodes of 8), "2xDGX-A100", "128xA100" (128 devices, 8 per node; of a rack-wide domain as many

@@ -390,6 +390,11 @@ static fo_status begin(struct asking *k, const struct fo_cluster *c)
 	}
 	k->o->job.style = fo_job_predict_style(job);
 	k->style = &fo_predict_style[k->o->job.style];
+	const struct fo_device *sold = c->sold;
+	if (sold)
+		INFER(k, "memory of a device: %g GB, %g TB/s, as %s states it; the catalogue's %s has %g GB, %g TB/s",
+		      c->device->memory_gb, c->device->memory_tb_s, c->from, sold->name, sold->memory_gb,
+		      sold->memory_tb_s);
 	return fo_cluster_machine(c, k->given, &k->o->job.machine);
 }
 

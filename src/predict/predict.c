@@ -120,6 +120,7 @@ fo_status fo_predict_machine_of(const struct fo_device *d, struct fo_predict_mac
 	out->per_host = d->scaleup_devices > 8 ? 4 : 8;
 	out->net_byte_s = 1e9 / 8 * (isnan(d->scaleout_gbit_s) ? 100 : d->scaleout_gbit_s);
 	out->pcie = out->node_byte_s < 1e11;
+	out->older = begins(d->name, "V100");
 	return FO_OK;
 }
 

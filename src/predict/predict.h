@@ -96,6 +96,7 @@ struct fo_predict_machine {
 	double sustained;   /* measured share of the bf16 peak in large products; 0: the constant of the family */
 	double power;       /* of products' rate, what a power limit leaves; 0: all */
 	bool pcie;          /* no fast links */
+	bool older;         /* than those that anything is fitted to: an A100's constants stand in */
 };
 /* Takes a row of the catalogue. FO_EUNSUPPORTED, naming what is missing, for a device of which nothing is measured
  * (TPUs, Gaudi, Trainium) or that has no bf16 (fp16) peak or memory rate. */
@@ -295,6 +296,17 @@ extern const char fo_predict_too_large[]; /* a flag: the memory is above the dev
 /* About fifty points. */
 void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			     const struct fo_predict_step *s, struct fo_predict_certainty *out);
+
+/* The best published dense pre-training run of a class of device: MFU with causal attention over the dense peak of the
+ * products' type. */
+struct fo_predict_best {
+	const char *begins; /* of the catalogue's name */
+	enum fo_predict_type type;
+	double causal;
+	const char *run; /* what it was, and who published it */
+};
+/* The row of a device and type (mxfp8 counts as fp8); NULL: no such run is known here. */
+const struct fo_predict_best *fo_predict_best_of(const char *device, enum fo_predict_type type);
 
 /* How much faster one job is than another: tokens/s of a device over tokens/s. */
 struct fo_predict_gain {

@@ -68,7 +68,9 @@ const char *const fo_resume_free[] = {
 	"mesh.ranks", "mesh.shard", "mesh.replicate", "mesh.cp", "mesh.tp", "mesh.pp", "mesh.pp-layers", "mesh.over",
 	"mesh.link-gbps", "mesh.link-us", "pass.cp", "pass.pp", "pass.pp-chunks", "pass.tp-sequence", "pass.tp-async",
 	"pass.ddp", "pass.overlap", "pass.zero", "pass.zero-prefetch", "pass.zero-reshard", "pass.zero-first",
-	"pass.zero-sync", NULL
+	"pass.zero-sync",
+	/* Paced runs keep no checkpoint and refuse a folder that has one. */
+	"train.paced", NULL
 };
 
 int fo_resume_rows(void) { return fo_model_fields + OWN_ROWS; }

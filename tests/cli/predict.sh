@@ -122,6 +122,7 @@ fi
 run 0 train $tiny --run.dir=run
 run 0 predict --compare=run --profile=one.json --all
 says "^Compared: " "of the timeline" "train.metered-every" "^ *where it is off most" "adamw_master_many"
+! grep -w nan out || wrong "a figure that is not known is printed as nan"
 ! awk 'length($0) > 80' out | grep . || wrong "wider than 80 columns"
 run 0 predict --compare=run --profile=one.json --json
 valid out

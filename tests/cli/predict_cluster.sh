@@ -201,6 +201,24 @@ holds 'd["fit"] == "does not fit" and d["would_fit"] and d["flag"] == "more memo
 eight="--model llama-3.1-8b --seq 8192 --global-batch 64"
 run 3 predict $eight --cluster 8xV100-SXM2-32GB
 grep -qF -e "no dense bf16 peak of V100" err || wrong "$(cat err)"
+run 1 predict $eight --cluster 8xV100-SXM2-32GB --precision fp16
+flat "of 125 TFLOP/s (fp16)"
+flat "Doubt: no run on a V100 is fitted"
+for device in 8xMI300X 1xHGX-H100; do
+	run 3 predict $eight --cluster $device --precision mxfp8
+	grep -qF -e "no units for mxfp8" err || wrong "$(cat err)"
+done
+run 0 predict $eight --cluster 8xMI355X --precision mxfp8
+# A mixture of experts that fits once its experts are divided further.
+run 1 predict --model deepseek-v3 --seq 4096 --global-batch 256 --micro-batch 1 --cluster 32xHGX-H100 --framework torchtitan --recompute full --zero 3 --ep 2 --json=experts
+holds '"ep " in d["would_fit"] and "no division" not in d["would_fit"]' experts
+printf '[model]\nname = "deepseek_v3"\nflavor = "671B"\n[training]\nlocal_batch_size = 4\nseq_len = 4096\n' >experts.toml
+printf '[activation_checkpoint]\nmode = "selective"\nselective_ac_option = "op"\n' >>experts.toml
+run 1 predict experts.toml --cluster 32xHGX-H100 --json=experts
+holds '"ep " in d["would_fit"] and "no division" not in d["would_fit"]' experts
+printf 'device: H100\nnodes: 1\nper_node: 8\nmemory_gb: 96\n' >more.yaml
+run '0|1' predict $eight --cluster more.yaml
+flat "the catalogue's H100-SXM5-80GB has 80 GB"
 for watts in 50 5000; do refused "leave it out" $eight --cluster 1xHGX-H100 --power-limit $watts; done
 
 finish

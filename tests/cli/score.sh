@@ -9,6 +9,7 @@ wrong()
 }
 runs="$FLATOUT_SOURCE/data/published_runs.csv"
 expect 0 "overall " score "$runs" --fit=no
+expect 0 "no run is fitted to" score "$runs" --fit=no
 expect 0 '"interval_coverage"' score "$runs" --fit=no --json
 expect 0 '"guess_mean_abs_error"' score "$runs" --fit=no --json
 expect 0 "CEIL_HOPPER_BF16" score "$runs" --fit=no --constants

@@ -246,6 +246,37 @@ static void test_certainty(void **state)
 	fo_predict_point(&b, &l, &s);
 	fo_predict_certainty_of(&b, &l, &s, &d);
 	assert_true(d.sd > 1.15 * c.sd);
+	/* V100: nothing of it is fitted, and what was published on it, 31 to 38 %, lies within. */
+	j = job_of("llama-3.1-8b", "v100", FO_PREDICT_STYLE_MCORE);
+	l = (struct fo_predict_layout){ .devices = 64, .tp = 8, .sp = true, .micro_batch = 1, .global_batch = 64 };
+	assert_null(fo_predict_prepare(&j, &b));
+	fo_predict_point(&b, &l, &s);
+	fo_predict_certainty_of(&b, &l, &s, &d);
+	assert_true(d.flag && strstr(d.flag, "no run on a V100 is fitted"));
+	assert_true(s.mfu_causal * s.seconds / d.seconds.high < .31);
+}
+
+/* One table says what the best published run of a device is; a prediction above it is doubted, whatever the device. */
+static void test_best(void **state)
+{
+	(void)state;
+	assert_true(fo_predict_best_of("H100-SXM5-80GB", FO_PREDICT_BF16)->causal == .610);
+	assert_ptr_equal(fo_predict_best_of("H200-SXM-141GB", FO_PREDICT_MXFP8),
+			 fo_predict_best_of("H200-SXM-141GB", FO_PREDICT_FP8));
+	assert_null(fo_predict_best_of("MI300X", FO_PREDICT_BF16));
+	static const char *const device[] = { "a100", "h100", "b200", "b300", "mi300x", "rtx-5090" };
+	for (size_t i = 0; i < sizeof device / sizeof *device; i++) {
+		static struct fo_predict_base b;
+		struct fo_predict_certainty c;
+		struct fo_predict_step s;
+		struct fo_predict_job j = job_of("llama-3.2-1b", device[i], FO_PREDICT_STYLE_MCORE);
+		const struct fo_predict_layout l = { .devices = 1, .micro_batch = 1, .global_batch = 1 };
+		assert_null(fo_predict_prepare(&j, &b));
+		fo_predict_point(&b, &l, &s);
+		s.mfu_causal = .99;
+		fo_predict_certainty_of(&b, &l, &s, &c);
+		assert_true(c.flag && strstr(c.flag, "best MFU that anyone published"));
+	}
 }
 
 static void test_refusals(void **state)
@@ -289,11 +320,17 @@ static void test_styles(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_counts),          cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_memory_measured), cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_directions),      cmocka_unit_test(test_certainty),
-		cmocka_unit_test(test_memory_experts),  cmocka_unit_test(test_memory_interval),
-		cmocka_unit_test(test_bounded),         cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_counts),
+		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_memory_measured),
+		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_directions),
+		cmocka_unit_test(test_certainty),
+		cmocka_unit_test(test_best),
+		cmocka_unit_test(test_memory_experts),
+		cmocka_unit_test(test_memory_interval),
+		cmocka_unit_test(test_bounded),
+		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_styles),
 	};
 	return cmocka_run_group_tests(tests, load, unload);
