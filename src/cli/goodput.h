@@ -42,7 +42,7 @@ void fo_cli_goodput_json(struct fo_json *j, const struct fo_cli_goodput *given, 
  * while steps run: a table, with a picture on pages; and the array "goodput". in->devices is set. */
 void fo_cli_goodput_curve(struct fo_doc *d, const struct fo_goodput_in *in, double tokens_s);
 void fo_cli_goodput_curve_json(struct fo_json *j, const struct fo_goodput_in *in);
-/* "2 h", "17 min", "40 s": between failures, between checkpoints. */
+/* "2 h", "17 min", "40 s", "3.2 years": between failures, between checkpoints. */
 const char *fo_cli_goodput_time(struct fo_doc *d, double seconds);
 
 #endif
