@@ -32,7 +32,10 @@ FO_CHECKED fo_status fo_cli_cost_range(const char *text, const char *what, doubl
 /* A rent from the text of the option `what`, else the catalogue's range (d may be NULL). */
 FO_CHECKED fo_status fo_cli_cost_rent(const char *text, const char *what, const struct fo_device *d,
 				      struct fo_range *out, const char **from);
-/* watts: the power limit of a device; 0: its rated power. */
+/* Reads the power of a device, which is above 0. */
+FO_CHECKED fo_status fo_cli_cost_watts(const char *text, struct fo_range *out);
+/* watts: the power limit of a device; 0: its rated power. FO_EARG: a rent of 0, too, over which no ratio has a
+ * meaning. */
 FO_CHECKED fo_status fo_cli_cost_read(const struct fo_cli_cost *in, const struct fo_device *d, double watts,
 				      struct fo_cli_rates *out);
 /* Of a million tokens, and of all that are trained on (unknown where nobody says how many). */

@@ -85,7 +85,7 @@ static fo_status read_money(const struct scale *in, struct fo_cli_scaled *s)
 	s->watts = fo_range(limit);
 	s->watts_given = in->watts != NULL;
 	if (in->watts)
-		FO_TRY(fo_range_parse(in->watts, "--watts", &s->watts));
+		FO_TRY(fo_cli_cost_watts(in->watts, &s->watts));
 	FO_TRY(fo_range_parse(in->pue, "--pue", &s->pue));
 	return s->pue.low >= 1 ? FO_OK : fo_fail(FO_EARG, "--pue is '%s', expected 1 or more", fo_cli_seen(in->pue));
 }
