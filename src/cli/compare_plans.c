@@ -33,10 +33,13 @@ static struct fo_range speed_over(const struct figures *b, const struct figures 
 	return (struct fo_range){ *mid * exp(-down), *mid * exp(up) };
 }
 
-/* The rent of a token of b over that of a. One device at one rent costs both the same, whatever that is: it cancels. */
+/* The rent of a token of b over that of a, not known of a rent of 0. One device at one rent costs both the same,
+ * whatever that is: it cancels. */
 static struct fo_range cost_over(const struct fo_cli_side *b, const struct fo_cli_side *a, struct fo_range speed)
 {
 	const struct fo_range x = a->rates.rent, y = b->rates.rent;
+	if (!(x.low > 0 && y.low > 0))
+		return fo_range(NAN);
 	const bool same = !strcmp(a->plan.device, b->plan.device) && x.low == y.low && x.high == y.high;
 	const struct fo_range rent = same ? fo_range(1) : fo_range_over(y, x);
 	return fo_range_over(fo_range_scaled(b->plan.devices / a->plan.devices, rent), speed);
@@ -99,11 +102,12 @@ static void say_money(struct fo_doc *d, const struct fo_cli_plans *x, const stru
 {
 	double mid;
 	const struct fo_range r = cost_over(&x->side[i], &x->side[0], speed_over(&f[i], &f[0], &mid));
-	if (!fo_range_known(r)) {
+	const bool rents = fo_range_known(x->side[0].rates.rent) && fo_range_known(x->side[i].rates.rent);
+	if (!rents)
 		fo_doc_line(d, "cost", "%s against A: not known, for want of a rent (--rent)", letter(d, i));
-		return;
-	}
-	if (holds_one(r))
+	else if (!fo_range_known(r))
+		fo_doc_line(d, "cost", "%s against A: not compared, for a rent of 0 has no ratio", letter(d, i));
+	else if (holds_one(r))
 		fo_doc_line(d, "cost",
 			    "%s against A: a tie: %.2f to %.2f x the rent of a token, by what is known of both",
 			    letter(d, i), r.low, r.high);
@@ -279,11 +283,6 @@ static void document(struct fo_doc *d, const struct fo_cli_plans *x, const struc
 
 /* ---- JSON ---- */
 
-static void json_range(struct fo_json *j, const char *key, double mid, struct fo_range r)
-{
-	fo_json_record(j, key, FO_REAL("low", r.low), FO_REAL("mid", mid), FO_REAL("high", r.high));
-}
-
 static void write_json(struct fo_json *j, const struct fo_cli_plans *x, const struct figures *f)
 {
 	fo_json_put(j, FO_TEXT("of", "plans"), FO_TEXT("model", x->side[0].plan.model),
@@ -299,15 +298,18 @@ static void write_json(struct fo_json *j, const struct fo_cli_plans *x, const st
 			    FO_REAL("devices", p->devices), FO_TEXT("type", p->type),
 			    FO_REAL("global_batch", p->global_batch), FO_REAL("peak_flop_s", p->peak_flop_s),
 			    FO_TEXT("doubt", doubt_of(&x->side[i])));
-		json_range(j, "step_seconds", p->best[0].seconds,
-			   (struct fo_range){ p->best[0].seconds_low, p->best[0].seconds_high });
-		json_range(j, "tokens_per_second", f[i].tokens_mid, f[i].tokens_s);
-		json_range(j, "mfu_causal", p->best[0].mfu_causal, f[i].mfu);
+		fo_cli_json_range(j, "step_seconds", p->best[0].seconds,
+				  (struct fo_range){ p->best[0].seconds_low, p->best[0].seconds_high });
+		fo_cli_json_range(j, "tokens_per_second", f[i].tokens_mid, f[i].tokens_s);
+		fo_cli_json_range(j, "mfu_causal", p->best[0].mfu_causal, f[i].mfu);
 		fo_cli_cost_json(j, "cost", &x->side[i].rates, &f[i].cost);
-		json_range(j, "speed_over_first", mid, i ? speed : fo_range(1));
+		fo_cli_json_range(j, "speed_over_first", mid, i ? speed : fo_range(1));
 		fo_json_bool(j, "speed_ties", !i || holds_one(speed));
-		json_range(j, "cost_over_first", NAN, i ? cost : fo_range(1));
-		fo_json_bool(j, "cost_ties", !i || !fo_range_known(cost) || holds_one(cost));
+		fo_cli_json_range(j, "cost_over_first", NAN, i ? cost : fo_range(1));
+		if (i && !fo_range_known(cost))
+			fo_json_real(j, "cost_ties", NAN); /* null */
+		else
+			fo_json_bool(j, "cost_ties", !i || holds_one(cost));
 		fo_json_close(j);
 	}
 	fo_json_close(j);

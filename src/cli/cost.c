@@ -42,12 +42,10 @@ fo_status fo_cli_cost_read(const struct fo_cli_cost *in, const struct fo_device 
 {
 	*out = (struct fo_cli_rates){ .tokens = in->tokens > 0 ? in->tokens : NAN };
 	FO_TRY(fo_cli_cost_rent(in->rent, "--rent", d, &out->rent, &out->rent_from));
-	if (in->rent && out->rent.low <= 0)
-		return fo_hint(fo_fail(FO_EARG, "--rent is '%s', expected a number above 0", in->rent), "2.5, or 2..3");
 	FO_TRY(fo_cli_cost_range(in->pue, "--pue", 1, &out->pue));
 	FO_TRY(fo_cli_cost_range(in->kwh, "--kwh", 1, &out->kwh));
 	if (in->pue && out->pue.low < 1)
-		return fo_fail(FO_EARG, "--pue is '%s', expected 1 or more", in->pue);
+		return fo_fail(FO_EARG, "--pue is '%s', expected 1 or more", fo_cli_seen(in->pue));
 	if (!in->pue)
 		out->pue = fo_range(1);
 	double rated = watts > 0 ? watts : d->tdp_w;

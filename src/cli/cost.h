@@ -1,4 +1,4 @@
-/* What tokens cost on devices: options and figures of the commands that plan, by src/price. */
+/* The cost of tokens on devices: options and figures of the commands that plan, by src/price. */
 #ifndef FO_CLI_COST_H
 #define FO_CLI_COST_H
 
@@ -34,11 +34,10 @@ FO_CHECKED fo_status fo_cli_cost_rent(const char *text, const char *what, const 
 				      struct fo_range *out, const char **from);
 /* Reads the power of a device, which is above 0. */
 FO_CHECKED fo_status fo_cli_cost_watts(const char *text, struct fo_range *out);
-/* watts: the power limit of a device; 0: its rated power. FO_EARG: a rent of 0, too, over which no ratio has a
- * meaning. */
+/* watts: the power limit of a device; 0: its rated power. */
 FO_CHECKED fo_status fo_cli_cost_read(const struct fo_cli_cost *in, const struct fo_device *d, double watts,
 				      struct fo_cli_rates *out);
-/* Of a million tokens, and of all that are trained on (unknown where nobody says how many). */
+/* A million tokens, and all that are trained on (unknown where nobody says how many). */
 struct fo_cli_costs {
 	struct fo_price_tokens million, all;
 };

@@ -7,8 +7,7 @@ const char *const fo_plan_field_name[FO_PLAN_FIELDS] = {
 	"tensor parallelism", "context parallelism", "the pipeline",    "expert parallelism",
 	"what ranks share",   "recomputation",       "the micro-batch",
 };
-#define NEAR 1.01  /* of the goal's time: issue and reader ask for no more */
-#define Z80 1.2816 /* the upper end of memory's 80 % interval, as in the search */
+#define NEAR 1.01 /* of the goal's time: issue and reader ask for no more */
 
 static bool differ(const struct fo_predict_layout *a, const struct fo_predict_layout *b, int field)
 {
@@ -73,8 +72,7 @@ static double with(const struct fo_plan_asked *a, const struct fo_predict_layout
 	if (fo_plan_illegal(a, out))
 		return INFINITY;
 	fo_predict_point(&a->base, out, &s);
-	double memory = a->memory_bytes > 0 ? a->memory_bytes : a->base.job.machine.memory_bytes;
-	return s.wrong || s.bytes * exp(Z80 * s.memory_sd) > memory ? INFINITY : s.seconds;
+	return s.wrong || fo_plan_upper_bytes(&s) > fo_plan_room(a) ? INFINITY : s.seconds;
 }
 
 static int bits(uint32_t x)
