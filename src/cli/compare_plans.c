@@ -33,6 +33,18 @@ static struct fo_range speed_over(const struct figures *b, const struct figures 
 	return (struct fo_range){ *mid * exp(-down), *mid * exp(up) };
 }
 
+/* The rent of a token of b over that of a, not known of a rent of 0. One device at one rent costs both the same,
+ * whatever that is: it cancels. */
+static struct fo_range cost_over(const struct fo_cli_side *b, const struct fo_cli_side *a, struct fo_range speed)
+{
+	const struct fo_range x = a->rates.rent, y = b->rates.rent;
+	if (!(x.low > 0 && y.low > 0))
+		return fo_range(NAN);
+	const bool same = !strcmp(a->plan.device, b->plan.device) && x.low == y.low && x.high == y.high;
+	const struct fo_range rent = same ? fo_range(1) : fo_range_over(y, x);
+	return fo_range_over(fo_range_scaled(b->plan.devices / a->plan.devices, rent), speed);
+}
+
 static bool holds_one(struct fo_range r) { return r.low <= 1 && r.high >= 1; }
 
 /* ---- words ---- */
@@ -64,6 +76,11 @@ static const char *division_text(struct fo_doc *d, const struct fo_plan_file_poi
 	return t;
 }
 
+static const char *doubt_of(const struct fo_cli_side *s)
+{
+	return s->plan.doubt && *s->plan.doubt ? s->plan.doubt : NULL;
+}
+
 static const char *letter(struct fo_doc *d, int i) { return fo_doc_printf(d, "%c", 'A' + i); }
 
 /* ---- text and page ---- */
@@ -81,15 +98,14 @@ static void say_speed(struct fo_doc *d, const struct figures *f, int i)
 			       letter(d, i), mid > 1 ? "faster" : "slower", mid, r.low, r.high);
 }
 
-static void say_money(struct fo_doc *d, const struct figures *f, int i)
+static void say_money(struct fo_doc *d, const struct fo_cli_plans *x, const struct figures *f, int i)
 {
-	struct fo_range a = f[0].cost.million.cost, b = f[i].cost.million.cost;
-	if (!fo_range_known(a) || !fo_range_known(b)) {
+	double mid;
+	const struct fo_range r = cost_over(&x->side[i], &x->side[0], speed_over(&f[i], &f[0], &mid));
+	const bool rents = fo_range_known(x->side[0].rates.rent) && fo_range_known(x->side[i].rates.rent);
+	if (!rents)
 		fo_doc_line(d, "cost", "%s against A: not known, for want of a rent (--rent)", letter(d, i));
-		return;
-	}
-	struct fo_range r = fo_range_over(b, a);
-	if (!(a.low > 0 && b.low > 0))
+	else if (!fo_range_known(r))
 		fo_doc_line(d, "cost", "%s against A: not compared, for a rent of 0 has no ratio", letter(d, i));
 	else if (holds_one(r))
 		fo_doc_line(d, "cost",
@@ -241,8 +257,8 @@ static void say_notes(struct fo_doc *d, const struct fo_cli_plans *x)
 	fo_doc_remark(
 		d,
 		"Predicted, each with its own best division; nothing was measured there. Energy: at most the rated "
-		"power of every device. Errors that both share are counted twice, so that ties are rather too "
-		"many than too few.%s",
+		"power of every device. Where both sides have one device at one rent, the rent cancels. Other "
+		"errors that both share are counted twice, so that ties are rather too many than too few.%s",
 		isnan(x->side[0].rates.tokens) ? " --tokens=15T adds a whole run." : "");
 }
 
@@ -251,11 +267,14 @@ static void document(struct fo_doc *d, const struct fo_cli_plans *x, const struc
 	const struct fo_plan_file *a = &x->side[0].plan;
 	fo_doc_title(d, "Plans beside each other: %s", a->model);
 	fo_doc_line(d, "model", "%s, sequences of %.15g tokens", a->model, a->seq);
-	for (int i = 0; i < x->sides; i++)
+	for (int i = 0; i < x->sides; i++) {
 		fo_doc_line(d, letter(d, i), "%s", x->side[i].name);
+		if (doubt_of(&x->side[i]))
+			fo_doc_verdict(d, FO_DOC_BAD, "doubt", "%s: %s", letter(d, i), doubt_of(&x->side[i]));
+	}
 	for (int i = 1; i < x->sides; i++) {
 		say_speed(d, f, i);
-		say_money(d, f, i);
+		say_money(d, x, f, i);
 	}
 	pictures(d, x, f);
 	say_tables(d, x, f);
@@ -273,11 +292,12 @@ static void write_json(struct fo_json *j, const struct fo_cli_plans *x, const st
 		const struct fo_plan_file *p = &x->side[i].plan;
 		double mid;
 		struct fo_range speed = speed_over(&f[i], &f[0], &mid);
-		struct fo_range cost = fo_range_over(f[i].cost.million.cost, f[0].cost.million.cost);
+		struct fo_range cost = cost_over(&x->side[i], &x->side[0], speed);
 		fo_json_object(j, NULL);
 		fo_json_put(j, FO_TEXT("name", x->side[i].name), FO_TEXT("device", p->device),
 			    FO_REAL("devices", p->devices), FO_TEXT("type", p->type),
-			    FO_REAL("global_batch", p->global_batch), FO_REAL("peak_flop_s", p->peak_flop_s));
+			    FO_REAL("global_batch", p->global_batch), FO_REAL("peak_flop_s", p->peak_flop_s),
+			    FO_TEXT("doubt", doubt_of(&x->side[i])));
 		fo_cli_json_range(j, "step_seconds", p->best[0].seconds,
 				  (struct fo_range){ p->best[0].seconds_low, p->best[0].seconds_high });
 		fo_cli_json_range(j, "tokens_per_second", f[i].tokens_mid, f[i].tokens_s);
@@ -286,20 +306,24 @@ static void write_json(struct fo_json *j, const struct fo_cli_plans *x, const st
 		fo_cli_json_range(j, "speed_over_first", mid, i ? speed : fo_range(1));
 		fo_json_bool(j, "speed_ties", !i || holds_one(speed));
 		fo_cli_json_range(j, "cost_over_first", NAN, i ? cost : fo_range(1));
-		fo_json_bool(j, "cost_ties", !i || !fo_range_known(cost) || holds_one(cost));
+		if (i && !fo_range_known(cost))
+			fo_json_real(j, "cost_ties", NAN); /* null */
+		else
+			fo_json_bool(j, "cost_ties", !i || holds_one(cost));
 		fo_json_close(j);
 	}
 	fo_json_close(j);
 }
 
-static fo_status show(const struct fo_cli_call *call, const struct fo_cli_plans *x)
+static fo_status show(const struct fo_cli_call *call, struct fo_cli_plans *x)
 {
 	struct figures f[FO_CLI_SIDES];
 	for (int i = 0; i < x->sides; i++) {
 		figures_of(&x->side[i], &f[i]);
-		if (strcmp(x->side[i].plan.model, x->side[0].plan.model))
+		if (!fo_plan_file_same_model(&x->side[i].plan, &x->side[0].plan))
 			return fo_fail(FO_EARG, "'%s' trains %s and '%s' trains %s: their tokens are not alike",
-				       x->side[0].name, x->side[0].plan.model, x->side[i].name, x->side[i].plan.model);
+				       x->side[0].name, fo_plan_file_model(&x->side[0].plan, &x->arena),
+				       x->side[i].name, fo_plan_file_model(&x->side[i].plan, &x->arena));
 		if (x->side[i].plan.seq != x->side[0].plan.seq)
 			return fo_fail(
 				FO_EARG,

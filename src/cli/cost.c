@@ -29,6 +29,14 @@ fo_status fo_cli_cost_rent(const char *text, const char *what, const struct fo_d
 	return FO_OK;
 }
 
+fo_status fo_cli_cost_watts(const char *text, struct fo_range *out)
+{
+	FO_TRY(fo_cli_cost_range(text, "--watts", 1, out));
+	if (text && !(out->high > 0))
+		return fo_hint(fo_fail(FO_EARG, "--watts is '%s', expected a number above 0", text), "--watts=700");
+	return FO_OK;
+}
+
 fo_status fo_cli_cost_read(const struct fo_cli_cost *in, const struct fo_device *d, double watts,
 			   struct fo_cli_rates *out)
 {
@@ -86,10 +94,24 @@ const char *fo_cli_days(struct fo_doc *d, struct fo_range r)
 	return fo_doc_printf(d, "%.1f to %.1f days", r.low, r.high);
 }
 
+/* Three digits or a whole number, rounded up: what is at most v is never above what is printed. */
+static const char *rounded_up(struct fo_doc *d, double v)
+{
+	if (!(v > 0))
+		return "0";
+	if (v >= 100)
+		return fo_doc_printf(d, "%.0f", ceil(v));
+	const double unit = pow(10, floor(log10(v)) - 2), up = ceil(v / unit * (1 - 1e-12)) * unit;
+	return fo_doc_printf(d, "%.*f", (int)fmax(0, 2 - floor(log10(up) + 1e-9)), up);
+}
+
 const char *fo_cli_money_at_most(struct fo_doc *d, struct fo_range r)
 {
-	const char *text = fo_cli_money(d, fo_range(r.high));
-	return text ? fo_doc_printf(d, "at most %s", text) : NULL;
+	if (!fo_range_known(r))
+		return NULL;
+	if (r.high < 1)
+		return fo_doc_printf(d, "at most $%s", rounded_up(d, r.high));
+	return fo_doc_printf(d, "at most %s", fo_cli_money(d, fo_range(r.high)));
 }
 
 const char *fo_cli_energy(struct fo_doc *d, struct fo_range kwh)
@@ -97,8 +119,8 @@ const char *fo_cli_energy(struct fo_doc *d, struct fo_range kwh)
 	if (!fo_range_known(kwh))
 		return NULL;
 	if (kwh.high >= 1e6)
-		return fo_doc_printf(d, "at most %.4g GWh", kwh.high * 1e-6);
-	return fo_doc_printf(d, "at most %.*f kWh", kwh.high < 10 ? 2 : 0, kwh.high);
+		return fo_doc_printf(d, "at most %s GWh", rounded_up(d, kwh.high * 1e-6));
+	return fo_doc_printf(d, "at most %s kWh", rounded_up(d, kwh.high));
 }
 
 static void json_range(struct fo_json *j, const char *key, struct fo_range r)

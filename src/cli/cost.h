@@ -32,6 +32,8 @@ FO_CHECKED fo_status fo_cli_cost_range(const char *text, const char *what, doubl
 /* A rent from the text of the option `what`, else the catalogue's range (d may be NULL). */
 FO_CHECKED fo_status fo_cli_cost_rent(const char *text, const char *what, const struct fo_device *d,
 				      struct fo_range *out, const char **from);
+/* Reads the power of a device, which is above 0. */
+FO_CHECKED fo_status fo_cli_cost_watts(const char *text, struct fo_range *out);
 /* watts: the power limit of a device; 0: its rated power. */
 FO_CHECKED fo_status fo_cli_cost_read(const struct fo_cli_cost *in, const struct fo_device *d, double watts,
 				      struct fo_cli_rates *out);

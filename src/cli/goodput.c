@@ -6,6 +6,7 @@
 /* More than this cannot be meant: each node fails every minute, a save or a restart takes a month. */
 #define MOST_FAILURES 1.5e6
 #define MOST_SECONDS 2.6e6
+#define YEAR_S (365.25 * 86400)
 
 static fo_status read(const char *text, const char *option, struct fo_range usual, double most, const char *example,
 		      struct fo_range *out)
@@ -47,6 +48,8 @@ const char *fo_cli_goodput_time(struct fo_doc *d, double s)
 {
 	if (isinf(s))
 		return "never";
+	if (s >= 1000 * 86400.0)
+		return fo_doc_printf(d, "%.*f years", s < 100 * YEAR_S, s / YEAR_S);
 	if (s >= 2 * 86400)
 		return fo_doc_printf(d, "%.3g days", s / 86400);
 	if (s >= 2 * 3600)
@@ -178,8 +181,8 @@ void fo_cli_goodput_curve(struct fo_doc *d, const struct fo_goodput_in *in, doub
 	const int n = curve_of(in, g, &best, &given);
 	const struct fo_goodput *x = &g[given >= 0 ? given : best];
 	fo_doc_line(d, "goodput",
-		    "%.1f %% of the time counts (80 %% of drawn runs of %.3g days: %.1f to %.1f %%): %s of all devices",
-		    100 * x->share, in->days, 100 * x->drawn.low, 100 * x->drawn.high,
+		    "%.1f %% of the time counts (80 %% of drawn runs of %s: %.1f to %.1f %%): %s of all devices",
+		    100 * x->share, fo_cli_goodput_time(d, in->days * 86400), 100 * x->drawn.low, 100 * x->drawn.high,
 		    fo_doc_si(d, tokens_s * x->share, "tok/s"));
 	if (isinf(x->failure_s))
 		fo_doc_line(d, "between", "failures: none are assumed");

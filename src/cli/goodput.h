@@ -45,7 +45,7 @@ void fo_cli_goodput_curve(struct fo_doc *d, const struct fo_goodput_in *in, doub
 void fo_cli_goodput_picture(struct fo_doc *d, const char *title, const char *x_name, const double *x,
 			    const struct fo_goodput *g, size_t n);
 void fo_cli_goodput_curve_json(struct fo_json *j, const struct fo_goodput_in *in);
-/* "2 h", "17 min", "40 s": between failures, between checkpoints. */
+/* "2 h", "17 min", "40 s", "3.2 years": between failures, between checkpoints. */
 const char *fo_cli_goodput_time(struct fo_doc *d, double seconds);
 
 #endif

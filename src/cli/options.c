@@ -23,12 +23,24 @@ const char *fo_cli_text_at(const struct fo_opt_set *s, int i)
 	return *(const char *const *)((const char *)s->target + fo_opt_row(s, i)->offset);
 }
 
+static const char *last_part(const char *key)
+{
+	const char *dot = strrchr(key, '.');
+	return dot ? dot + 1 : key;
+}
+
+/* What is written to give the output option of row i: a command's own by its last part. */
+static const char *flag(const struct fo_opt_set *s, int i)
+{
+	const char *key = fo_opt_row(s, i)->key;
+	return i < s->count && s->total > s->count ? key : last_part(key);
+}
+
 static bool forced(const struct fo_opt_set *s)
 {
 	for (int i = 0; i < s->total; i++) {
 		const struct fo_opt *row = fo_opt_row(s, i);
-		const char *dot = strrchr(row->key, '.');
-		if (row->type == FO_OPT_T_BOOL && !strcmp(dot ? dot + 1 : row->key, "force"))
+		if (row->type == FO_OPT_T_BOOL && !strcmp(last_part(row->key), "force"))
 			return *(const bool *)((const char *)s->target + row->offset);
 	}
 	return false;
@@ -75,7 +87,7 @@ static fo_status is_no_other(const struct fo_command *c, const struct fo_opt_set
 			return fo_fail(FO_EARG, "--html=- and --json both write to standard output: give one of them "
 						"a file, or two commands");
 		if (k < i && !strcmp(other, path) && strcmp(path, "-"))
-			return fo_fail(FO_EARG, "'%s' and '%s' both name '%s'", row->key, fo_opt_row(s, i)->key, path);
+			return fo_fail(FO_EARG, "'--%s' and '--%s' both name '%s'", flag(s, k), flag(s, i), path);
 	}
 	return FO_OK;
 }

@@ -356,8 +356,14 @@ void fo_cli_planned_file(const struct fo_cli_planned *p, struct fo_plan_file_poi
 			 struct fo_plan_file *f)
 {
 	const struct fo_predict_job *job = &p->job.job;
+	const struct fo_model *m = &p->asked->job.model;
+	const struct fo_params weights = fo_model_params(m);
 	*f = (struct fo_plan_file){
-		.model = p->asked->job.model.name,
+		.model = m->name,
+		.model_layers = (double)m->layers,
+		.model_hidden = (double)m->hidden,
+		.model_weights = weights.total,
+		.model_active = weights.active,
 		.device = p->asked->cluster.device->name,
 		.devices = p->ask.devices,
 		.framework = p->ask.framework->id,
@@ -370,6 +376,7 @@ void fo_cli_planned_file(const struct fo_cli_planned *p, struct fo_plan_file_poi
 		.too_large = p->plan.too_large,
 		.search_seconds = p->plan.seconds,
 		.ties = ties(p),
+		.doubt = p->named_sure.flag,
 		.bests = 1,
 		.point = point,
 	};
@@ -417,11 +424,13 @@ static void json_more(struct fo_json *j, const struct fo_cli_planned *p)
 void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p)
 {
 	if (p->fits_not) {
+		fo_plan_file_write_none(j);
 		fo_json_put(j, FO_TEXT("model", p->asked->job.model.name),
 			    FO_TEXT("device", p->asked->cluster.device->name), FO_REAL("devices", p->ask.devices),
-			    FO_TEXT("framework", p->ask.framework->id), FO_TEXT("fit", "does not fit"),
-			    FO_INT("legal", p->plan.legal), FO_INT("too_large", p->plan.too_large),
+			    FO_TEXT("framework", p->ask.framework->id), FO_INT("legal", p->plan.legal),
+			    FO_INT("too_large", p->plan.too_large),
 			    FO_REAL("smallest_bytes", p->plan.smallest.step.bytes),
+			    FO_REAL("smallest_bytes_high", fo_plan_upper_bytes(&p->plan.smallest.step)),
 			    FO_REAL("usable_bytes", p->ask.base.job.machine.memory_bytes),
 			    FO_REAL("devices_that_hold_it", p->would_hold > 0 ? p->would_hold : NAN));
 		return;

@@ -201,7 +201,7 @@ static fo_status read_inputs(struct sum *s)
 	FO_TRY(fo_cli_cost_range(in->year, "--year", 0.01, &g->year));
 	FO_TRY(fo_cli_cost_range(in->weeks, "--weeks", 1, &g->weeks));
 	FO_TRY(fo_cli_cost_range(in->week_cost, "--week-cost", 1, &g->week));
-	FO_TRY(fo_cli_cost_range(in->watts, "--watts", 1, &g->watts));
+	FO_TRY(fo_cli_cost_watts(in->watts, &g->watts));
 	FO_TRY(fo_cli_cost_range(in->pue, "--pue", 1, &g->pue));
 	FO_TRY(fo_cli_cost_range(in->kwh, "--kwh", 1, &g->kwh));
 	if (g->year.high > 1)
@@ -342,6 +342,8 @@ static void document(struct fo_doc *d, const struct sum *s)
 							      fo_doc_si(d, s->in->tokens, " tokens"),
 							      text_of(d, s->step_days, duration))
 					      : "");
+	if (s->path && s->plan.doubt && *s->plan.doubt)
+		fo_doc_verdict(d, FO_DOC_BAD, "Doubt", "%s, as the plan says of itself", s->plan.doubt);
 	say_lost_time(d, s);
 	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrl", "figure", "value", "counts");
 	for (size_t i = 0; i < sizeof line / sizeof *line; i++) {
@@ -385,6 +387,7 @@ static void write_json(const struct sum *s, struct fo_json *j)
 		fo_cli_goodput_json(j, &s->in->goodput, &s->lose);
 	}
 	range_json(j, "mfu", s->given.mfu);
+	fo_json_text(j, "doubt", s->plan.doubt && *s->plan.doubt ? s->plan.doubt : NULL);
 	range_json(j, "mfu_after", s->given.to);
 	range_json(j, "rent_usd_per_hour", s->given.rent);
 	fo_json_text(j, "rent_from", fo_range_known(s->given.rent) ? s->rent_from : NULL);

@@ -82,7 +82,7 @@ static fo_status read_money(const struct scale *in, struct fo_cli_scaled *s)
 	s->pue = r.pue;
 	s->watts = fo_range(r.watts.high);
 	s->watts_given = in->watts != NULL;
-	return in->watts ? fo_range_parse(in->watts, "--watts", &s->watts) : FO_OK;
+	return in->watts ? fo_cli_cost_watts(in->watts, &s->watts) : FO_OK;
 }
 
 static fo_status ask(const struct scale *in, struct fo_cli_scaled *s)

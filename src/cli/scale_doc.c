@@ -95,7 +95,7 @@ static const char *does_not_fit(struct fo_doc *d, const struct fo_cli_scaled *s,
 		return "no whole number of sequences";
 	if (p->fit == FO_SCALE_NO_DIVISION)
 		return "no legal division of the batch";
-	return fo_doc_printf(d, "does not fit: %.0f of %.0f GiB", p->smallest_bytes / 0x1p30,
+	return fo_doc_printf(d, "does not fit: %.0f of %.0f GiB", ceil(p->smallest_bytes_high / 0x1p30),
 			     s->ask.plan.base.job.machine.memory_bytes / 0x1p30);
 }
 
@@ -164,11 +164,20 @@ static void say_sizes(struct fo_doc *d, const struct fo_cli_scaled *s, const str
 			       a->global_batch / a->devices, fo_doc_plural(a->global_batch > a->devices ? 2 : 1),
 			       a->global_batch, a->devices);
 	else
-		fo_doc_heading(d, "Strong scaling: %.15g sequences in each step", a->global_batch);
+		fo_doc_heading(d, "Strong scaling: %.15g sequence%s in each step", a->global_batch,
+			       fo_doc_plural(a->global_batch > 1 ? 2 : 1));
 	fo_doc_table(d, FO_DRAW_FULL, NULL, "rRlrrRRRrrr", "devices", "sequences", "best division", "MFU%", "80 %",
 		     "speed", "over the first", "saved every", "good%", "$/Gtok", "kWh/Gtok");
 	for (int i = 0; i < x->points; i++)
 		say_point(d, s, &x->point[i]);
+}
+
+static bool any_too_large(const struct fo_scale *x)
+{
+	for (int i = 0; i < x->points; i++)
+		if (x->point[i].fit == FO_SCALE_TOO_LARGE)
+			return true;
+	return false;
 }
 
 static bool any_unknown(const struct fo_scale *x)
@@ -179,14 +188,36 @@ static bool any_unknown(const struct fo_scale *x)
 	return false;
 }
 
+/* Each doubt once, with the sizes that it is of. */
+static void say_doubts(struct fo_doc *d, const struct fo_scale *x)
+{
+	const char *last = NULL, *kind = x->weak ? "weak" : "strong";
+	for (int i = 0; i < x->points; i++) {
+		const char *doubt = x->point[i].doubt, *sizes = "";
+		if (!doubt || doubt == last)
+			continue;
+		for (int k = i; k < x->points && (!x->point[k].doubt || x->point[k].doubt == doubt); k++)
+			if (x->point[k].doubt)
+				sizes = fo_doc_printf(d, "%s%s%.15g", sizes, *sizes ? ", " : "", x->point[k].devices);
+		fo_doc_verdict(d, FO_DOC_BAD, "doubt", "%s scaling, devices: %s: %s", kind, sizes, doubt);
+		last = doubt;
+	}
+}
+
 static void say_notes(struct fo_doc *d, const struct fo_cli_scaled *s)
 {
+	say_doubts(d, &s->strong);
+	say_doubts(d, &s->weak);
 	fo_doc_para(d,
 		    "MFU is mfu_causal while steps run, 80 %% its interval. good: the share of the time that counts, "
-		    "with checkpoints, failures and restarts taken off, that 80 %% of drawn runs of %.3g days reach. "
+		    "with checkpoints, failures and restarts taken off, that 80 %% of drawn runs of %s reach. "
 		    "Gtok: a billion tokens that count, over both intervals at once; rent and energy of the devices "
 		    "alone%s. pp 8x2: two chunks of each stage.",
-		    s->ask.goodput.days, s->pue.high > 1 ? ", times the building's share" : "");
+		    fo_cli_goodput_time(d, s->ask.goodput.days * 86400),
+		    s->pue.high > 1 ? ", times the building's share" : "");
+	if (any_too_large(&s->strong) || any_too_large(&s->weak))
+		fo_doc_para(d, "Does not fit: the upper end (80 %%) of the smallest division's memory is above that of "
+			       "a device.");
 	if (any_unknown(&s->strong) || any_unknown(&s->weak))
 		fo_doc_para(d,
 			    "?: not known. No published run behind the prediction has more than %d devices, and what "
@@ -313,11 +344,12 @@ static void json_point(struct fo_json *j, const struct fo_cli_scaled *s, const s
 	fo_json_put(j, FO_REAL("devices", p->devices), FO_REAL("per_node", p->per_node), FO_REAL("nodes", p->nodes),
 		    FO_REAL("global_batch", p->global_batch), FO_TEXT("fit", fit[p->fit]));
 	if (p->fit == FO_SCALE_TOO_LARGE)
-		fo_json_real(j, "smallest_bytes", p->smallest_bytes);
+		fo_json_put(j, FO_REAL("smallest_bytes", p->smallest_bytes),
+			    FO_REAL("smallest_bytes_high", p->smallest_bytes_high));
 	if (p->fit == FO_SCALE_FITS) {
 		const struct worth w = worth_of(s, p);
 		const struct fo_predict_step *x = &p->plan.step;
-		fo_json_put(j, FO_BOOL("known", p->known));
+		fo_json_put(j, FO_BOOL("known", p->known), FO_TEXT("doubt", p->doubt));
 		json_plan(j, &p->plan);
 		fo_cli_json_range(j, "step_seconds", x->seconds, p->seconds);
 		fo_cli_json_range(j, "tokens_per_second", p->plan.tokens_s, p->tokens_s);

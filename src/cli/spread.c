@@ -94,6 +94,9 @@ fo_status fo_cli_spread_read(const struct fo_cli_spread *in, struct fo_spread_in
 	if (in->draws && !fo_cli_spread_asked(in))
 		return fo_hint(fo_fail(FO_EARG, "--draws says how many steps are drawn, and nothing is: all are alike"),
 			       "--jitter=2%% or --straggler=0.1%%:1.5 draws");
+	if (in->seed != FO_CLI_SPREAD_SEED && !fo_cli_spread_asked(in))
+		return fo_hint(fo_fail(FO_EARG, "--draw-seed says what draws begin from, and nothing is drawn"),
+			       "--jitter=2%% or --straggler=0.1%%:1.5 draws");
 	return FO_OK;
 }
 
@@ -140,10 +143,13 @@ static void picture(struct fo_doc *d, const struct fo_spread_steps *s)
 void fo_cli_spread_say(struct fo_doc *d, const struct fo_spread_steps *s, const struct fo_fleet *f)
 {
 	const char *text = "";
-	fo_doc_line(d, "drawn", "%s for half of %d steps, %s %s to %s: %s over ranks that are alike (%s)",
-		    fo_doc_num(d, s->mid, FO_DRAW_SECONDS), s->steps, s->steps >= 10 ? "80 %" : "all",
-		    fo_doc_num(d, s->low, FO_DRAW_SECONDS), fo_doc_num(d, s->high, FO_DRAW_SECONDS),
-		    fo_doc_num(d, s->mid / s->alike_s - 1, FO_DRAW_CHANGE), fo_doc_num(d, s->alike_s, FO_DRAW_SECONDS));
+	const char *of = "one step";
+	if (s->steps > 1)
+		of = fo_doc_printf(d, "half of %d steps, %s %s to %s", s->steps, s->steps >= 10 ? "80 %" : "all",
+				   fo_doc_num(d, s->low, FO_DRAW_SECONDS), fo_doc_num(d, s->high, FO_DRAW_SECONDS));
+	fo_doc_line(d, "drawn", "%s for %s: %s over ranks that are alike (%s)", fo_doc_num(d, s->mid, FO_DRAW_SECONDS),
+		    of, fo_doc_num(d, s->mid / s->alike_s - 1, FO_DRAW_CHANGE),
+		    fo_doc_num(d, s->alike_s, FO_DRAW_SECONDS));
 	for (int i = 0; i < s->holds && i < SAID; i++)
 		text = fo_doc_join(d, text,
 				   fo_doc_printf(d, "%s%s on lane %s %.0f %% (most on rank %d)",

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "sim/spread.h"
 
+enum { FO_CLI_SPREAD_SEED = 1 }; /* not given */
 struct fo_cli_spread {
 	const char *jitter, *straggler;
 	int64_t draws, seed;

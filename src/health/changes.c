@@ -256,6 +256,18 @@ static void from_audit(struct fo_health *h, const struct fo_audit *a, const char
 
 /* ---- plans ---- */
 
+/* Is the log's model the plan's? By layers and hidden size, and by weights but for the vocabulary's: logs and
+ * configurations pad that differently, and a log seldom says whether embedding and head are one. By name where the
+ * plan's file says no sizes. */
+static bool plan_model_is(const struct fo_plan_file *p, const struct fo_model *m)
+{
+	const struct fo_params of = fo_model_params(m);
+	if (!(p->model_layers > 0 && p->model_hidden > 0 && p->model_weights > 0))
+		return !strcmp(m->name, p->model);
+	return p->model_layers == (double)m->layers && p->model_hidden == (double)m->hidden &&
+	       fabs(p->model_weights - of.total) <= of.embedding + of.head;
+}
+
 /* Why a plan is not of this job, so that no gain rests on it; NULL: as far as anything tells, it is. */
 static const char *plan_apart(struct fo_health *h, const struct fo_plan_file *p)
 {
@@ -265,8 +277,8 @@ static const char *plan_apart(struct fo_health *h, const struct fo_plan_file *p)
 	if (!isnan(h->devices) && h->devices != p->devices)
 		return fo_health_text(h, "it is of %.0f device%s, this job of %.0f", p->devices,
 				      fo_doc_plural((int64_t)p->devices), h->devices);
-	if (a && a->has_model && strcmp(a->model.name, p->model))
-		return fo_health_text(h, "it is of %s, the log of %s", p->model, a->model.name);
+	if (a && a->has_model && !plan_model_is(p, &a->model))
+		return fo_health_text(h, "it is of %s, the log of %s", fo_plan_file_model(p, &h->arena), a->model.name);
 	return NULL;
 }
 

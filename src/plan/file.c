@@ -35,7 +35,8 @@ static const struct fo_schema_field point_field[] = {
 	POINT(seconds_high, "step_seconds_high", "s", "80 %", POSITIVE),
 	POINT(tokens_s, "tokens_per_second_per_device", "tokens/s", "", POSITIVE),
 	POINT(mfu, "mfu", "", "share of the dense peak", POSITIVE),
-	POINT(mfu_causal, "mfu_causal", "", "the same without masked scores", POSITIVE),
+	POINT(mfu_causal, "mfu_causal", "", "the same without masked scores", .flags = FO_NEEDED, .low = 1e-12,
+	      .high = 1, .expected = "a share above 0, at most 1"),
 	POINT(device_hours, "device_hours_per_million_tokens", "h", ""),
 	POINT(bytes, "memory_bytes", "bytes", "of the fullest device"),
 	POINT(exposed, "exposed_seconds", "s", "communication that nothing hides"),
@@ -47,6 +48,10 @@ static const struct fo_schema point_schema = { "", "division", FO_FIELDS(struct 
 static const struct fo_schema_field field[] = {
 	PLAN(of, "of", "", "\"plan\"", .flags = FO_NEEDED),
 	PLAN(model, "model", "", "what is trained", .flags = FO_NEEDED),
+	PLAN(model_layers, "model_layers", "", ""),
+	PLAN(model_hidden, "model_hidden", "", "elements of a token's vector"),
+	PLAN(model_weights, "model_weights", "", "all that are trained"),
+	PLAN(model_active, "model_active", "", "of them those that one token uses"),
 	PLAN(device, "device", "", "of the catalogue", .flags = FO_NEEDED),
 	PLAN(devices, "devices", "", "how many train", COUNT),
 	PLAN(framework, "framework", "", "whose divisions"),
@@ -60,6 +65,7 @@ static const struct fo_schema_field field[] = {
 	PLAN(search_seconds, "search_seconds", "s", ""),
 	PLAN(ties, "ties", "", "divisions that tie with the fastest"),
 	PLAN(named, "named", "", "place of `best` in `points`"),
+	PLAN(doubt, "doubt", "", "why to distrust the figures of `best`", .flags = FO_NULLS),
 	FO_FIELD_LIST(struct fo_plan_file, best, bests, &point_schema, "best", "the division to take",
 		      .flags = FO_NEEDED, .elements = 1),
 	PLAN(fewer_devices, "fewer_devices", "", "a part of the devices that is faster than all of them; 0: none"),
@@ -79,6 +85,8 @@ static void check(const void *record, struct fo_schema_reader *r)
 		fo_schema_refuse(r, "best", "one division");
 	else if (!(b->seconds_low <= b->seconds && b->seconds <= b->seconds_high))
 		fo_schema_refuse(r, "best[0].step_seconds", "a number between its low and its high one");
+	else if (b->mfu_causal > b->mfu * (1 + 1e-6))
+		fo_schema_refuse(r, "best[0].mfu_causal", "at most best[0].mfu, which counts masked scores, too");
 	/* All of one step: the tokens trained in it, over its time. */
 	else if (fabs(f->global_batch * f->seq / (b->seconds * f->devices) / b->tokens_s - 1) > 1e-3)
 		fo_schema_refuse(r, "best[0].tokens_per_second_per_device",
@@ -97,11 +105,61 @@ void fo_plan_file_write(const struct fo_plan_file *f, struct fo_json *j)
 	fo_schema_write_fields(&written, &plan, j);
 }
 
+/* ---- a job that fits in no division ---- */
+
+#define NONE "does not fit"
+struct verdict {
+	const char *of, *fit;
+};
+static const struct fo_schema_field verdict_field[] = {
+	FO_FIELD(struct verdict, of, "of", "", "\"plan\""),
+	FO_FIELD(struct verdict, fit, "fit", "", "\"" NONE "\""),
+};
+static const struct fo_schema verdict_schema = { "", "plan of 'flatout plan --json'",
+						 FO_FIELDS(struct verdict, verdict_field) };
+
+void fo_plan_file_write_none(struct fo_json *j)
+{
+	const struct verdict none = { WORD, NONE };
+	fo_schema_write_fields(&verdict_schema, &none, j);
+}
+
 fo_status fo_plan_file_read(struct fo_plan_file *f, const char *path, struct fo_arena *arena)
 {
-	struct fo_schema_reader r = { .arena = arena, .where = path };
+	struct fo_schema_reader r = { .arena = arena, .where = path }, first = { .arena = arena, .lenient = true };
+	struct verdict v;
+	fo_schema_blank(&verdict_schema, &v);
+	FO_TRY(fo_schema_read_file(&verdict_schema, path, BYTES_MOST, &v, &first));
+	if (!strcmp(v.of, WORD) && !strcmp(v.fit, NONE))
+		return fo_hint(fo_fail(FO_ENOMEM,
+				       "'%s' is the plan of a job that fits in no division: it predicts "
+				       "nothing",
+				       path),
+			       "its `devices_that_hold_it` says on how many devices it would");
 	fo_schema_blank(&plan_schema, f);
 	return fo_schema_read_file(&plan_schema, path, BYTES_MOST, f, &r);
+}
+
+/* ---- which model ---- */
+
+static bool states_model(const struct fo_plan_file *f)
+{
+	return f->model_layers > 0 && f->model_hidden > 0 && f->model_weights > 0 && f->model_active > 0;
+}
+
+const char *fo_plan_file_model(const struct fo_plan_file *f, struct fo_arena *arena)
+{
+	return states_model(f) ? fo_arena_printf(arena, "%s (%.15g layers of %.15g)", f->model, f->model_layers,
+						 f->model_hidden)
+			       : f->model;
+}
+
+bool fo_plan_file_same_model(const struct fo_plan_file *a, const struct fo_plan_file *b)
+{
+	if (!states_model(a) || !states_model(b))
+		return !strcmp(a->model, b->model);
+	return a->model_layers == b->model_layers && a->model_hidden == b->model_hidden &&
+	       a->model_weights == b->model_weights && a->model_active == b->model_active;
 }
 
 bool fo_plan_file_is(const char *text, size_t len)

@@ -22,24 +22,33 @@ struct fo_plan_file_point {
 struct fo_plan_file {
 	const char *of; /* "plan": what tells it from other JSON */
 	const char *model, *device, *framework, *type;
+	/* What tells models apart, whatever they are called; NAN in a file that does not say. */
+	double model_layers, model_hidden, model_weights, model_active;
 	double devices, peak_flop_s; /* of one device, dense, of the type */
 	double global_batch, seq;
 	int64_t legal, timed, too_large;
 	double search_seconds;
 	int64_t ties, named;
+	const char *doubt;    /* why to distrust the named division's figures; "" and NULL: nothing */
 	double fewer_devices; /* on which `fewer` is faster; 0: no part of the devices is */
 	struct fo_plan_file_point best[1], fewer[1], *point;
 	int64_t bests, fewers, points;
 };
 /* The members of the record, into the open object. */
 void fo_plan_file_write(const struct fo_plan_file *f, struct fo_json *j);
-/* Reads the file. FO_EFORMAT: not a plan, half of one, one of another version, or one that contradicts itself; FO_EIO.
- * Text lives in the arena. */
+/* Reads the file. FO_EFORMAT: not a plan, half of one, one of another version, or one that contradicts itself;
+ * FO_ENOMEM: one of a job that fits in no division; FO_EIO. Text lives in the arena. */
 FO_CHECKED fo_status fo_plan_file_read(struct fo_plan_file *f, const char *path, struct fo_arena *arena);
 /* Is the text's begin that of a plan? Looks no further: the rest may be damaged. */
 bool fo_plan_file_is(const char *text, size_t len);
 /* The same of a regular file; one that cannot be read is none. */
 bool fo_plan_file_here(const char *path);
+/* The job fits in no division: what tells such a file from other JSON, into the open object. */
+void fo_plan_file_write_none(struct fo_json *j);
+/* The model's name for a sentence; of one without a name its layers, too. */
+const char *fo_plan_file_model(const struct fo_plan_file *f, struct fo_arena *arena);
+/* Do both train one model? By layers, hidden size and weights where both files say them, else by name. */
+bool fo_plan_file_same_model(const struct fo_plan_file *a, const struct fo_plan_file *b);
 /* Tokens/s of all devices of the best division, its interval. */
 struct fo_range fo_plan_file_tokens_s(const struct fo_plan_file *f);
 /* mfu_causal over the interval of step times, at most 1. */

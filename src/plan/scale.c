@@ -65,6 +65,7 @@ static void take_interval(const struct fo_scale_asked *a, struct fo_scale_point 
 	struct fo_predict_step step;
 	fo_predict_certainty_of(&here->base, &p->plan.layout, s, &sure);
 	p->seconds = sure.seconds;
+	p->doubt = sure.flag;
 	if (p->nodes > 1 && a->net.low < 1 && !a->net_measured) {
 		take_size(a, p, a->net.low, &slow);
 		fo_predict_point(&slow.base, &p->plan.layout, &step);
@@ -86,6 +87,7 @@ static fo_status search(const struct fo_scale_asked *a, struct fo_scale_point *p
 	if (st == FO_ENOMEM && plan->too_large) {
 		p->fit = FO_SCALE_TOO_LARGE;
 		p->smallest_bytes = plan->smallest.step.bytes;
+		p->smallest_bytes_high = fo_plan_upper_bytes(&plan->smallest.step);
 		return FO_OK;
 	}
 	if (st != FO_OK) {

@@ -41,7 +41,9 @@ struct fo_scale_point {
 	struct fo_goodput goodput;
 	/* Tokens of all devices in a second of the whole time: 80 % of each, as if both were at their ends at once. */
 	struct fo_range kept_tokens_s;
-	double smallest_bytes; /* FO_SCALE_TOO_LARGE: of a device, in the division that takes least */
+	const char *doubt; /* why to distrust the figures; NULL: nothing */
+	/* FO_SCALE_TOO_LARGE: of a device, in the division that takes least; the upper end of 80 %, which decides. */
+	double smallest_bytes, smallest_bytes_high;
 };
 struct fo_scale {
 	bool weak;

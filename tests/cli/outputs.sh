@@ -171,7 +171,7 @@ refused 2 "wants the name of a file" export trace.json --csv -
 refused 2 "wants the name of a file" program $tiny --dump -
 [ ! -e ./- ] || wrong "a file '-' was made"
 refused 2 "both name 'twice.json'" export trace.json --csv twice.json --chrome twice.json
-refused 2 "both name 'twice.json'" diagnose trace.json --html=twice.json --json=twice.json
+refused 2 "'--html' and '--json' both name 'twice.json'" diagnose trace.json --html=twice.json --json=twice.json
 [ ! -e twice.json ] || wrong "one of two outputs in one file was written"
 # shellcheck disable=SC2088
 run 0 init '~/first.yaml'

@@ -53,11 +53,35 @@ refused 2 "wrong.json" price wrong.json
 sed 's/"device": "[^"]*"/"device": "Q1000"/' plan.json >unknown.json
 refused 2 "Q1000" price unknown.json
 refused 3 "nowhere.json" price nowhere.json
+sed 's/"mfu_causal": [0-9.]*/"mfu_causal": 7/' plan.json >seven.json
+refused 2 "at most 1, got 7" price seven.json
+# A job that fits in no division has no figures.
+run '1|3' plan --model llama-3.1-405b --cluster 1xHGX-H100 --seq 8192 --global-batch 128 --json=none.json
+holds 'd["of"] == "plan" and d["smallest_bytes_high"] > d["smallest_bytes"] > d["usable_bytes"]' none.json
+refused 3 "fits in no division" price none.json
+refused 3 "fits in no division" compare plan.json none.json
+# An upper bound of little is not 0, and not below what it bounds.
+run 0 plan --model llama-3.2-1b --cluster 1xH100 --seq 2048 --global-batch 8 --kwh 0.1 --json=tiny.json
+run 0 plan --model llama-3.2-1b --cluster 1xH100 --seq 2048 --global-batch 8 --kwh 0.1
+"$python" -c 'import json, re; t = open("out").read(); c = json.load(open("tiny.json"))["cost"]["million_tokens"]
+for key, word in (("energy_kwh_at_most", r"at most ([0-9.]+) kWh"), ("electricity_usd_at_most", r"at most \$([0-9.]+)")):
+    assert c[key] <= float(re.search(word, t).group(1)) < 1.02 * c[key], (key, t)' || wrong "no upper bound of electricity"
+# What the plan doubts, its readers do.
+sed 's/"doubt": null/"doubt": "a dream"/' plan.json >doubt.json
+run 0 price doubt.json --days 3
+grep -q '^Doubt: .*a dream' out || wrong "price does not doubt: $(cat out)"
+run 0 compare plan.json doubt.json
+grep -q '^Doubt: .*B: a dream' out || wrong "compare does not doubt: $(head -n 8 out)"
+run 0 plan --model llama-3.1-8b --cluster 1xHGX-A100 --seq 2048 --global-batch 512 --framework megatron --json=a100.json
+run 0 scale --model llama-3.1-8b --cluster 1xHGX-A100 --seq 2048 --global-batch 512 --framework megatron --sizes 8 --scaling strong --json=a100.scale
+holds 'd["strong"][0]["doubt"] == json.load(open("a100.json"))["doubt"]' a100.scale
 refused '2|3' "$tmp" price "$tmp"
 
 # compare: the same plan twice is a tie; a cluster of newer devices is faster; what the ranges do not tell apart is a tie.
 run 0 compare plan.json plan.json --json=same
 holds 'd["of"] == "plans" and d["sides"][1]["speed_ties"] and d["sides"][1]["cost_ties"] and d["sides"][1]["speed_over_first"]["mid"] == 1' same
+# One rent of one device cancels: the cost is as uncertain as the speed.
+holds 'abs(d["sides"][1]["cost_over_first"]["low"] * d["sides"][1]["speed_over_first"]["high"] - 1) < 1e-9' same
 holds 'd["sides"][0]["tokens_per_second"]["low"] < d["sides"][0]["tokens_per_second"]["mid"] < d["sides"][0]["tokens_per_second"]["high"]' same
 job="--model llama-3.1-8b --seq 8192 --global-batch 128 --framework megatron"
 # shellcheck disable=SC2086 # words on purpose, here and below
@@ -84,6 +108,8 @@ refused 2 "2 plans" compare --clusters 2xHGX-H100,2xHGX-B200 $job --rent 1,2,3
 refused 3 "fits on '1xHGX-H100'" compare --clusters 1xHGX-H100,1xHGX-B200 --model llama-3.1-405b --seq 8192 --global-batch 128
 run 0 compare plan.json b200.json --rent 0..3
 says "has no ratio"
+run 0 compare plan.json b200.json --rent 0 --json=nothing
+holds 'd["sides"][1]["cost_ties"] is None and d["sides"][1]["cost_over_first"]["low"] is None' nothing
 grep -q 'nan' out && wrong "$(grep nan out)"
 refused 2 "'flatout compare --help'" compare plan.json b200.json plan.json
 grep -qF 'x0a' err && wrong "a line break in a hint: $(cat err)"
@@ -92,8 +118,20 @@ refused 2 "schema" compare plan.json newer.json
 refused 2 "is a plan and" compare plan.json other.json
 refused 3 "nowhere.json" compare plan.json nowhere.json
 refused 2 "leave them out" compare plan.json b200.json --model llama-3.1-8b
-sed 's/"model": "[^"]*"/"model": "gpt2"/' plan.json >gpt2.json
-refused 2 "not alike" compare plan.json gpt2.json
+# Models are told apart by their sizes, whatever they are called; by name where a file states none.
+sed 's/"model": "[^"]*"/"model": "mine"/' plan.json >named.json
+run 0 compare plan.json named.json
+grep -v '"model_' named.json >older.json
+refused 2 "not alike" compare plan.json older.json
+config() { # LAYERS HIDDEN HEADS
+	echo "torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py --num-layers $1 --hidden-size $2 --num-attention-heads $3 --seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 128 --bf16 --use-flash-attn --vocab-size 50304"
+}
+config 24 2048 16 >small.sh
+config 36 4096 32 >large.sh
+run 0 plan small.sh --cluster 2xHGX-A100 --json=small.json
+run 0 plan large.sh --cluster 2xHGX-A100 --json=large.json
+refused 2 "not alike" compare small.json large.json
+grep -qF '(24 layers of 2048)' err || wrong "no sizes: $(cat err)"
 refused 2 "are for plans" compare other.json other.json --tokens 1T
 
 # health: the plan's tokens/s over those of the log; without a log nothing is known of its worth; of another job no gain rests on it.
@@ -103,6 +141,14 @@ done >titan.log
 run '0|1' health titan.log plan.json --model llama-3.1-8b --seq 8192 --devices 16 --device h100 --json=health.json
 holds '[f["kind"] for f in d["files"]] == ["log", "plan"]' health.json
 holds '[abs(c["gain"]["low"] * 5000 * 16 * p["best"][0]["step_seconds_high"] / (128 * 8192) - 1) < 1e-9 for c in d["changes"] if c["id"].startswith("plan:")] == [True]' health.json
+# The example's log, by its sizes the model of its own command line, which names none.
+for sizes in "24 2048 16" "36 4096 32"; do
+	# shellcheck disable=SC2086 # three numbers
+	config $sizes >own.sh
+	run 0 plan own.sh --cluster 16xHGX-A100 --json=own.json --force
+	run '0|1' health "$source/examples/health/train-128.log" own.json --devices 128 --device a100 --json=own
+	holds '[(c["gain"] is not None) == (json.load(open("own.json"))["model_layers"] == 24) for c in d["changes"] if c["id"].startswith("plan:")] == [True]' own
+done
 run '0|1' health titan.log plan.json --model llama-3.1-8b --seq 8192 --devices 8 --device h100
 tr -s "\n " "  " <out | grep -q "no gain rests on it" || wrong "a gain rests on another job's plan"
 run '0|1' health plan.json --json=alone.json

@@ -50,6 +50,7 @@ done
 seventy="--model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 --global-batch 512 --framework megatron"
 run 0 scale $seventy --sizes 8,1024,16384
 flat "does not fit"
+flat "the upper end (80 %) of the smallest division's memory"
 flat "?: not known."
 grep -qE '^ +16384 .* \? +\([0-9]+-[0-9]+\)' out || wrong "no question mark: $(grep 16384 out)"
 [ "$(awk 'length > 80' out | wc -l)" = 0 ] || wrong "wide: $(awk 'length > 80' out | head -n 2)"
@@ -72,5 +73,6 @@ refused 2 "--global-tokens" --model llama-3.1-8b --cluster 2xHGX-H100 --seq 8192
 refused 2 "2.5, or 2..3" $eight --failures many
 refused 2 "is the most that it may be" $eight --failures 1e12
 refused 2 "expected 1 or more" $eight --pue 0.5
+refused 2 "--watts=700" $eight --watts 0
 refused 2 "devices are" $eight --fix tp=3 --sizes 8,16
 finish

@@ -22,6 +22,9 @@ holds 'abs(d["spread"]["alike_seconds"] - d["simulated_seconds"]) < 1e-12' slow
 holds '1.05 < d["spread"]["median_seconds"] / d["spread"]["alike_seconds"] < 1.5' slow
 holds 'd["spread"]["rank"] == 3 and d["spread"]["rank_share"] > 0.5' slow
 holds 'd["spread"]["path"][0]["rank"] == 3' slow
+refused "nothing is drawn" $cluster --draw-seed 7
+run 0 predict $cluster --jitter 3% --draws 1
+grep -q 's for one step: ' out || wrong "$(grep Drawn out)"
 run 0 predict $cluster --jitter 3% --json=one --html=page.html
 run 0 predict $cluster --jitter 3% --json=two
 cmp -s one two || wrong "one seed, two answers"
@@ -39,6 +42,9 @@ holds 'all(g["low"] <= g["mid"] <= g["high"] for g in d["goodput"])' goodput
 grep -q 'Goodput over the time between checkpoints' page.html || wrong "no picture of goodput"
 run 0 predict $cluster --failures 500 --checkpoint-every 100 --json=given
 holds '[g["checkpoint_every_seconds"] for g in d["goodput"] if g["given"]] == [100]' given
+run 0 predict $cluster --failures 500 --days 1 --checkpoint-every 1e9
+grep -q '31.7 years' out || wrong "$(grep Between out)"
+! grep -q 'of 1 days' out || wrong "$(grep 'of 1 days' out)"
 run 0 predict $cluster --failures 0 --save 0
 grep -q 'none are assumed' out || wrong "$(tail -n 5 out)"
 ! grep -qw 'nan\|inf' out || wrong "$(grep -w 'nan\|inf' out)"

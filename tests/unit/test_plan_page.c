@@ -246,6 +246,18 @@ static void test_record(void **state)
 	assert_int_equal(read_with("\"seq\": 8192", "\"seq\": null"), FO_EFORMAT);
 	assert_int_equal(read_with("\"seq\": 8192", "\"seq\": \"8k\""), FO_EFORMAT);
 	assert_int_equal(read_with("\"legal\": 10", "\"new\": 10"), FO_OK);
+	assert_int_equal(read_with("\"mfu\": 0.45", "\"mfu\": 0.3"), FO_EFORMAT);
+	assert_int_equal(read_with("\"of\": \"plan\"", "\"of\": \"plan\", \"fit\": \"does not fit\""), FO_ENOMEM);
+	/* Names tell models apart only where sizes do not. */
+	struct fo_plan_file one = { .model = "a" }, two = { .model = "b" };
+	assert_false(fo_plan_file_same_model(&one, &two));
+	one.model_layers = two.model_layers = 24;
+	one.model_hidden = two.model_hidden = 2048;
+	one.model_weights = two.model_weights = one.model_active = two.model_active = 1.3e9;
+	assert_true(fo_plan_file_same_model(&one, &two));
+	two.model_active = 1e9;
+	two.model = "a";
+	assert_false(fo_plan_file_same_model(&one, &two));
 	fo_arena_fini(&arena);
 	fo_str_fini(&s);
 	(void)state;
