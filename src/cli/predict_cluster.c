@@ -206,7 +206,22 @@ static bool fits(const struct fo_predict_base *b, const struct fo_predict_layout
 }
 
 /* Changes of a division, each on top of those before it, that take memory off a device. */
-enum { MICRO_ONE, AGAIN, SHARDED, TENSOR, CHANGES };
+enum { MICRO_ONE, AGAIN, SHARDED, EXPERTS, TENSOR, CHANGES };
+
+/* The least expert parallelism above what is that fits, else the most that divides experts and devices. */
+static bool change_experts(const struct fo_predict_base *b, struct fo_predict_layout *l, double times)
+{
+	const double was = fmax(1, l->ep), ranks = l->devices / fmax(1, l->pp);
+	for (double ep = was + 1; ep <= fmin(b->job.model.experts, ranks); ep++) {
+		if (fmod(b->job.model.experts, ep) != 0 || fmod(ranks, ep) != 0)
+			continue;
+		l->ep = ep;
+		if (fits(b, l, times))
+			break;
+	}
+	return l->ep > was;
+}
+
 static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l, int what, double times)
 {
 	const struct fo_predict_model *m = &b->job.model;
@@ -222,14 +237,15 @@ static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l,
 		l->zero = 3;
 		l->shard = 0;
 		return dp > 1 && (was.zero < 3 || was.shard > 0);
+	case EXPERTS: return change_experts(b, l, times);
 	default:
 		for (double t = 2; t <= b->job.machine.per_node; t *= 2) {
-			double other = fmax(1, l->tp) * t;
+			double other = fmax(1, was.tp) * t;
 			if (fmod(m->kv_heads, other) != 0 || fmod(dp, t) != 0)
 				break;
 			l->tp = other;
 			l->sp = true;
-			l->micro_batches *= t;
+			l->micro_batches = was.micro_batches * t;
 			if (fits(b, l, times))
 				return true;
 		}
@@ -241,7 +257,23 @@ static const char *change_text(struct fo_arena *a, int what, const struct fo_pre
 {
 	static const char *const text[] = { "a micro-batch of one sequence", "full recomputation",
 					    "weights sharded over all data-parallel ranks (ZeRO 3)" };
-	return what < TENSOR ? text[what] : fo_arena_printf(a, "tp %g", l->tp);
+	if (what < EXPERTS)
+		return text[what];
+	return what == EXPERTS ? fo_arena_printf(a, "ep %g", l->ep) : fo_arena_printf(a, "tp %g", l->tp);
+}
+
+/* Changes one after the other until it fits: what was changed, in words, into *all. */
+static bool changes_fit(struct fo_cli_asked *a, const struct fo_predict_base *b, struct fo_predict_layout *l,
+			double times, struct fo_str *all)
+{
+	for (int i = 0; i < CHANGES; i++) {
+		if (!change(b, l, i, times))
+			continue;
+		fo_str_printf(all, "%s%s", all->len ? " with " : "", change_text(&a->arena, i, l));
+		if (fits(b, l, times))
+			return true;
+	}
+	return false;
 }
 
 /* One sentence: the nearest change that makes it fit; first each alone, then all together, then more devices. */
@@ -253,16 +285,14 @@ static const char *what_fits(struct fo_cli_asked *a, const struct fo_job_asked *
 		if (change(b, &l, i, times) && fits(b, &l, times))
 			return fo_arena_printf(&a->arena, "%s would", change_text(&a->arena, i, &l));
 	}
-	struct fo_predict_layout l = j->layout;
-	struct fo_str all = { 0 };
+	struct fo_predict_layout l = j->layout, own = j->layout;
+	struct fo_str all = { 0 }, of_own = { 0 };
 	const char *found = NULL;
-	for (int i = 0; i < CHANGES && !found; i++) {
-		if (!change(b, &l, i, times))
-			continue;
-		fo_str_printf(&all, "%s%s", all.len ? " with " : "", change_text(&a->arena, i, &l));
-		if (fits(b, &l, times))
-			found = fo_arena_printf(&a->arena, "%s would", all.data);
-	}
+	if (changes_fit(a, b, &l, times, &all))
+		found = fo_arena_printf(&a->arena, "%s would", all.data);
+	/* `times` is of the job as it is: of another division it may be less. */
+	else if (times > 1 && changes_fit(a, b, &own, 1, &of_own))
+		found = fo_arena_printf(&a->arena, "%s might; 'flatout plan' searches all divisions", of_own.data);
 	double before = l.devices;
 	while (!found && l.devices < 1e6) {
 		l.devices *= 2;
@@ -272,6 +302,7 @@ static const char *what_fits(struct fo_cli_asked *a, const struct fo_job_asked *
 				l.devices, all.len ? fo_arena_printf(&a->arena, " with %s", all.data) : "");
 	}
 	fo_str_fini(&all);
+	fo_str_fini(&of_own);
 	return found ? found : "no number of such devices does: a device with more memory ('flatout devices') might";
 }
 

@@ -171,8 +171,9 @@ static void megatron(const struct said *s)
 		fo_str_puts(s->out, "--use-tp-pp-dp-mapping\n");
 	if (l->chunks > 1)
 		fo_str_printf(s->out, "--num-virtual-stages-per-pipeline-rank %.0f\n", l->chunks);
-	if (l->ep > 1)
-		fo_str_printf(s->out, "--expert-model-parallel-size %.0f\n", l->ep);
+	/* Experts are whole in the prediction; its own default cuts them by tensor parallelism. */
+	if (s->a->base.job.model.experts > 0 && (l->ep > 1 || l->tp > 1))
+		fo_str_printf(s->out, "--expert-model-parallel-size %.0f --expert-tensor-parallel-size 1\n", l->ep);
 	if (l->zero >= 1)
 		fo_str_puts(s->out, "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather\n");
 	else if (s->ranks > 1)
@@ -252,16 +253,20 @@ static const char *again_missing(const struct fo_plan_framework *f, enum fo_plan
 	return f->again & 1u << again ? NULL : why[again];
 }
 
-/* A division that was planned for one framework may not fit with the habits of another. */
+/* A division that was planned for one framework may not fit with the habits of another; Megatron Bridge's division is
+ * one of Megatron-LM, its habits are not. */
 static const char *fit_missing(const struct fo_plan_framework *f, const struct fo_plan_asked *a,
 			       const struct fo_predict_layout *l)
 {
 	struct fo_predict_step s;
 	struct fo_predict_base b;
 	struct fo_predict_job job = a->base.job;
-	if (f == a->framework)
+	/* Its arguments are read as Megatron-LM's, whose habits are not those of Megatron Core's recipes. */
+	const bool megatron = !strcmp(f->id, "megatron");
+	const enum fo_predict_style_id style = fo_predict_style_of(megatron ? "megatron-lm" : f->id);
+	if (f == a->framework && job.style == style)
 		return NULL;
-	job.style = fo_predict_style_of(f->id);
+	job.style = style;
 	const char *wrong = fo_predict_prepare(&job, &b);
 	if (wrong)
 		return wrong;

@@ -37,6 +37,18 @@ open("args", "w").write(d["settings"]["megatron"] + "--num-layers 32 --hidden-si
 run 0 predict --megatron args --model llama-3.1-8b --cluster 2xHGX-H100 --json=two
 holds 'abs(d["step_seconds"]["mid"] / json.load(open("one"))["best"][0]["step_seconds"] - 1) < 1e-6' two
 
+# Experts are whole, as the prediction has them: the arguments divide as the plan does.
+run 0 plan --model deepseek-v3 --cluster 32xHGX-H100 --seq 4096 --global-batch 4096 --framework megatron --json=moe
+holds 'd["best"][0]["ep"] > 1' moe
+"$python" -c 'import json
+open("args", "w").write(json.load(open("moe"))["settings"]["megatron"])' || wrong "no arguments"
+run 0 predict --megatron args --model deepseek-v3 --cluster 32xHGX-H100 --json=two
+holds 'abs(d["step_seconds"]["mid"] / json.load(open("moe"))["best"][0]["step_seconds"] - 1) < 1e-6' two
+
+# Megatron Bridge keeps gradients in 16 bits: Megatron-LM's arguments would not.
+run 0 plan --model qwen3-32b --cluster 4xHGX-H200 --seq 32768 --global-batch 64 --framework megatron-bridge
+flat "Megatron-LM (arguments): cannot state it: with its habits it may not fit"
+
 # What is fixed, in either way, and one hand's numbers.
 run 0 plan $eight --fix tp=4,zero=1 --json=fix
 run 0 plan $eight --tp 4 --zero 1 --json=option
@@ -110,8 +122,21 @@ holds 'all(c["after_seconds"] < c["before_seconds"] and c["fields"] for c in d["
 holds 'd["changes"][-1]["after_seconds"] <= 1.01 * d["best"][0]["step_seconds"]' from
 run 0 plan --torchtitan "$titan" --cluster 2xHGX-B200
 flat "From the configuration as it is"
+own="--megatron $source/examples/health/pretrain.sh --cluster 1xHGX-H100"
+run 0 plan $own --json=from
+holds 'all(c["after_seconds"] < 0.999 * c["before_seconds"] for c in d["changes"]) and d["from_fits"]' from
+holds 'd["changes"][-1]["after_seconds"] <= 1.01 * d["best"][0]["step_seconds"]' from
+run 0 plan $own
+! grep -qE "from 1 to 1([^0-9]|$)" out || wrong "no change: $(grep 'from 1 to 1' out)"
+run 0 plan --torchtitan "$titan" --cluster 4xHGX-H100 --set recompute=none # of what it starts from
+flat "From the configuration as it is, which does not fit in memory:"
 
 # What cannot be.
+refused 2 "--recompute fixes it" $eight --set recompute=full,pp=4
+refused 2 "--tp fixes it" $eight --set seq=8192,tp=4
+refused 2 "--shard=8" $eight --replicate 2
+refused 2 "--global-batch=512" $eight --micro-batches 4
+refused 2 "--recompute=none" $eight --recompute-layers 3
 refused 2 "tp=8" $eight --fix tp
 refused 2 "tp, cp, pp" $eight --fix speed=2
 refused 2 "devices are" $eight --fix tp=3
@@ -131,6 +156,8 @@ run 0 plan --model llama-3.1-405b --cluster ${holding}xHGX-H100 --seq 8192 --glo
 holds 'd["timed"] > 0' held
 run 1 predict --model llama-3.1-405b --cluster 1xHGX-H100 --seq 8192 --global-batch 128
 flat "llama-3.1-405b does not fit on these devices:"
+run 1 predict --model deepseek-v3 --framework torchtitan --cluster 32xHGX-H100 --seq 4096 --global-batch 1024
+flat "full recomputation with ep 4 would"
 
 # A limit of power and what a device lacks are checked as predict does.
 refused 2 "leave it out for the device's own" $eight --power-limit 50
@@ -154,6 +181,9 @@ printf 'model:\n  name: flatout-134m\n  layers: 2\n  hidden: 128\n  heads: 4\n  
 run 0 plan run.yaml --profile "$profile" --link-gbps=1 --top 0 --json=mesh
 holds 'd["ranks"] == 2 and d["simulated"] == len(d["points"]) > 30 and d["simulated"] + d["refused"] == d["tried"]' mesh
 holds 'all(a["step_seconds"]["mid"] <= b["step_seconds"]["mid"] for a, b in zip(d["points"], d["points"][1:]))' mesh
+holds 'd["model"] == "custom"' mesh
+run 0 plan run.yaml --profile "$profile" --link-gbps=1 --top 0
+[ "$(sed -n '/^  mesh /,/^  > is/p' out | awk 'length > 80' | wc -l)" = 0 ] || wrong "wide: $(awk 'length > 80' out | head -n 2)"
 holds 'len(set(p["options"] for p in d["points"])) == len(d["points"]) and {p["pp"] for p in d["points"]} == {p["tp"] for p in d["points"]} == {1, 2}' mesh
 for i in 0 7 -1; do
 	run 0 predict run.yaml --profile "$profile" --link-gbps=1 $(number "d['points'][$i]['options']" mesh) --json=one
