@@ -236,7 +236,7 @@ static bool less_recompute(const struct fo_site *s, struct fo_job_change *change
 
 static bool recomputes_fully(const struct fo_site *s) { return fo_site_is(s, FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_FULL); }
 
-/* What two changes together must gain in the middle of the interval to be worth a proposal. */
+/* Two changes together must gain this much in the middle of the interval to be worth a proposal. */
 #define COMPANION_PAYS 1.03
 
 /* Where no smaller recomputation fits alone: with half of the micro-batch, or with weights and states in bf16. */

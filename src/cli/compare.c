@@ -318,7 +318,9 @@ static fo_status run(const struct fo_cli_call *call)
 	const struct compare *in = call->in;
 	const char *const *path = (const char *const *)call->argv + 1;
 	if (call->argc < 3)
-		return fo_hint(fo_fail(FO_EARG, "'flatout compare' takes two run directories or two traces, got %d",
+		return fo_hint(fo_fail(FO_EARG,
+				       "'flatout compare' takes two run directories, two traces or two plans, "
+				       "got %d",
 				       call->argc - 1),
 			       "usage: flatout compare A B");
 	bool plans, a = is_run(path[0]), b = is_run(path[1]);

@@ -89,7 +89,9 @@ static void say_money(struct fo_doc *d, const struct figures *f, int i)
 		return;
 	}
 	struct fo_range r = fo_range_over(b, a);
-	if (holds_one(r))
+	if (!(a.low > 0 && b.low > 0))
+		fo_doc_line(d, "cost", "%s against A: not compared, for a rent of 0 has no ratio", letter(d, i));
+	else if (holds_one(r))
 		fo_doc_line(d, "cost",
 			    "%s against A: a tie: %.2f to %.2f x the rent of a token, by what is known of both",
 			    letter(d, i), r.low, r.high);
@@ -262,11 +264,6 @@ static void document(struct fo_doc *d, const struct fo_cli_plans *x, const struc
 
 /* ---- JSON ---- */
 
-static void json_range(struct fo_json *j, const char *key, double mid, struct fo_range r)
-{
-	fo_json_record(j, key, FO_REAL("low", r.low), FO_REAL("mid", mid), FO_REAL("high", r.high));
-}
-
 static void write_json(struct fo_json *j, const struct fo_cli_plans *x, const struct figures *f)
 {
 	fo_json_put(j, FO_TEXT("of", "plans"), FO_TEXT("model", x->side[0].plan.model),
@@ -281,14 +278,14 @@ static void write_json(struct fo_json *j, const struct fo_cli_plans *x, const st
 		fo_json_put(j, FO_TEXT("name", x->side[i].name), FO_TEXT("device", p->device),
 			    FO_REAL("devices", p->devices), FO_TEXT("type", p->type),
 			    FO_REAL("global_batch", p->global_batch), FO_REAL("peak_flop_s", p->peak_flop_s));
-		json_range(j, "step_seconds", p->best[0].seconds,
-			   (struct fo_range){ p->best[0].seconds_low, p->best[0].seconds_high });
-		json_range(j, "tokens_per_second", f[i].tokens_mid, f[i].tokens_s);
-		json_range(j, "mfu_causal", p->best[0].mfu_causal, f[i].mfu);
+		fo_cli_json_range(j, "step_seconds", p->best[0].seconds,
+				  (struct fo_range){ p->best[0].seconds_low, p->best[0].seconds_high });
+		fo_cli_json_range(j, "tokens_per_second", f[i].tokens_mid, f[i].tokens_s);
+		fo_cli_json_range(j, "mfu_causal", p->best[0].mfu_causal, f[i].mfu);
 		fo_cli_cost_json(j, "cost", &x->side[i].rates, &f[i].cost);
-		json_range(j, "speed_over_first", mid, i ? speed : fo_range(1));
+		fo_cli_json_range(j, "speed_over_first", mid, i ? speed : fo_range(1));
 		fo_json_bool(j, "speed_ties", !i || holds_one(speed));
-		json_range(j, "cost_over_first", NAN, i ? cost : fo_range(1));
+		fo_cli_json_range(j, "cost_over_first", NAN, i ? cost : fo_range(1));
 		fo_json_bool(j, "cost_ties", !i || !fo_range_known(cost) || holds_one(cost));
 		fo_json_close(j);
 	}

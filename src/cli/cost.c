@@ -37,7 +37,7 @@ fo_status fo_cli_cost_read(const struct fo_cli_cost *in, const struct fo_device 
 	FO_TRY(fo_cli_cost_range(in->pue, "--pue", 1, &out->pue));
 	FO_TRY(fo_cli_cost_range(in->kwh, "--kwh", 1, &out->kwh));
 	if (in->pue && out->pue.low < 1)
-		return fo_fail(FO_EARG, "--pue is '%s', expected 1 or more", in->pue);
+		return fo_fail(FO_EARG, "--pue is '%s', expected 1 or more", fo_cli_seen(in->pue));
 	if (!in->pue)
 		out->pue = fo_range(1);
 	double rated = watts > 0 ? watts : d->tdp_w;

@@ -1,4 +1,4 @@
-/* What tokens cost on devices: options and figures of the commands that plan, by src/price. */
+/* The cost of tokens on devices: options and figures of the commands that plan, by src/price. */
 #ifndef FO_CLI_COST_H
 #define FO_CLI_COST_H
 
@@ -35,7 +35,7 @@ FO_CHECKED fo_status fo_cli_cost_rent(const char *text, const char *what, const 
 /* watts: the power limit of a device; 0: its rated power. */
 FO_CHECKED fo_status fo_cli_cost_read(const struct fo_cli_cost *in, const struct fo_device *d, double watts,
 				      struct fo_cli_rates *out);
-/* Of a million tokens, and of all that are trained on (unknown where nobody says how many). */
+/* A million tokens, and all that are trained on (unknown where nobody says how many). */
 struct fo_cli_costs {
 	struct fo_price_tokens million, all;
 };

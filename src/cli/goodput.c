@@ -128,14 +128,15 @@ static int curve_of(const struct fo_goodput_in *in, struct fo_goodput *out, int 
 	return n;
 }
 
-static void curve_picture(struct fo_doc *d, const struct fo_goodput *g, int n)
+void fo_cli_goodput_picture(struct fo_doc *d, const char *title, const char *x_name, const double *x,
+			    const struct fo_goodput *g, size_t n)
 {
 	struct fo_draw_series *s = fo_doc_alloc(d, 3 * sizeof *s);
 	double *at[4];
 	for (int k = 0; k < 4; k++)
-		at[k] = fo_doc_alloc(d, (size_t)n * sizeof **at);
-	for (int i = 0; i < n; i++) {
-		const double v[] = { g[i].interval_s, g[i].share, g[i].drawn.low, g[i].drawn.high };
+		at[k] = fo_doc_alloc(d, (n + 1) * sizeof **at);
+	for (size_t i = 0; i < n; i++) {
+		const double v[] = { x[i], g[i].share, g[i].drawn.low, g[i].drawn.high };
 		for (int k = 0; k < 4; k++)
 			at[k][i] = v[k];
 	}
@@ -143,14 +144,13 @@ static void curve_picture(struct fo_doc *d, const struct fo_goodput *g, int n)
 		s[k] = (struct fo_draw_series){ .name = k ? NULL : "at the middles of the ranges",
 						.x = at[0],
 						.y = at[k + 1],
-						.n = (size_t)n,
+						.n = n,
 						.faint = k > 0,
 						.marks = !k };
-	fo_doc_only(d, FO_DOC_PAGE);
 	fo_doc_lines(d,
-		     &(struct fo_draw_lines){ .title = "Goodput over the time between checkpoints",
+		     &(struct fo_draw_lines){ .title = title,
 					      .desc = "Share of the time that counts; pale lines: 80 % of drawn runs",
-					      .x_name = "seconds of training between checkpoints",
+					      .x_name = x_name,
 					      .y_name = "share of the time",
 					      .y_unit = FO_DRAW_SHARE,
 					      .x_log = true,
@@ -158,6 +158,16 @@ static void curve_picture(struct fo_doc *d, const struct fo_goodput *g, int n)
 					      .y_hi = 1,
 					      .series = s,
 					      .n = 3 });
+}
+
+static void curve_picture(struct fo_doc *d, const struct fo_goodput *g, int n)
+{
+	double x[CURVE];
+	for (int i = 0; i < n; i++)
+		x[i] = g[i].interval_s;
+	fo_doc_only(d, FO_DOC_PAGE);
+	fo_cli_goodput_picture(d, "Goodput over the time between checkpoints",
+			       "seconds of training between checkpoints", x, g, (size_t)n);
 	fo_doc_only(d, FO_DOC_BOTH);
 }
 

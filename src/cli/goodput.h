@@ -41,6 +41,9 @@ void fo_cli_goodput_json(struct fo_json *j, const struct fo_cli_goodput *given, 
 /* Goodput against the time between checkpoints, around the best and with what is given, of so many tokens in a second
  * while steps run: a table, with a picture on pages; and the array "goodput". in->devices is set. */
 void fo_cli_goodput_curve(struct fo_doc *d, const struct fo_goodput_in *in, double tokens_s);
+/* Shares over x, both of n, with the interval of each: a picture. A share that is NAN leaves a gap. */
+void fo_cli_goodput_picture(struct fo_doc *d, const char *title, const char *x_name, const double *x,
+			    const struct fo_goodput *g, size_t n);
 void fo_cli_goodput_curve_json(struct fo_json *j, const struct fo_goodput_in *in);
 /* "2 h", "17 min", "40 s": between failures, between checkpoints. */
 const char *fo_cli_goodput_time(struct fo_doc *d, double seconds);

@@ -36,13 +36,13 @@ static const char *interval(struct fo_doc *d, const struct fo_predict_gain *g)
 	return isnan(g->times) ? "-" : fo_doc_printf(d, "%.2f-%.2f", g->range.low, g->range.high);
 }
 
-/* Of the rung in the chain. */
+/* The word for the rung as it stands in the chain. */
 static const char *verdict(const struct fo_predicted_rung *r)
 {
 	const struct fo_predict_gain *g = &r->step;
 	if (r->state != FO_RUNG_TAKEN && r->state != FO_RUNG_LOSES && r->state != FO_RUNG_BESIDE)
 		return fo_rung_state_name[r->state];
-	if (g->rests_on_guess)
+	if (g->rests_on_guess || isnan(g->times))
 		return "not known";
 	if (g->range.low <= 1 && g->range.high >= 1)
 		return r->state == FO_RUNG_TAKEN && g->times < 1.0001 ? "saves memory" : "not resolved";

@@ -195,5 +195,8 @@ fo_status fo_cli_no_more_args(const struct fo_command *c, int argc, char **argv,
 	if (argc <= 1 + most)
 		return FO_OK;
 	fo_fail(FO_EARG, "unexpected argument '%s'", fo_cli_seen(argv[1 + most]));
-	return fo_hint(FO_EARG, "usage: %s", c->usage);
+	const int first = (int)strcspn(c->usage, "\n"); /* a hint is one line */
+	if (!c->usage[first])
+		return fo_hint(FO_EARG, "usage: %s", c->usage);
+	return fo_hint(FO_EARG, "usage: %.*s; 'flatout %s --help' has the other forms", first, c->usage, c->name);
 }

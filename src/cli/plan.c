@@ -155,67 +155,16 @@ fo_status fo_cli_plan_read(const struct fo_cli_call *call, const struct fo_cli_j
 	return ask(&job, fix, p);
 }
 
-/* ---- what limits ---- */
-
-/* The least time of a sequence in the axes that were shown: the best of all is at most that. */
-static double best_with(const struct fo_cli_planned *p, struct fo_plan_asked a, struct fo_plan *scratch)
-{
-	double best = INFINITY;
-	for (int i = 0; i < p->plan.points; i++) {
-		const struct fo_predict_layout *l = &p->plan.point[i].layout;
-		a.fixed.tp = l->tp;
-		a.fixed.cp = l->cp;
-		a.fixed.pp = l->pp;
-		a.fixed.ep = l->ep;
-		if (fo_plan_search(scratch, &a) == FO_OK)
-			best = fmin(best, scratch->point[0].step.seconds / a.global_batch);
-		fo_err_clear();
-	}
-	return best;
-}
-
-static void prepared(struct fo_plan_asked *a, const struct fo_predict_machine *m)
-{
-	struct fo_predict_job job = a->base.job;
-	job.machine = *m;
-	(void)fo_predict_prepare(&job, &a->base); /* what could be prepared before still can */
-}
-
-/* Doubles each resource in turn and searches again, in the axes of the divisions that are best now: the gain is at
- * least that. */
-static void find_limits(struct fo_cli_planned *p)
-{
-	struct fo_plan *scratch = fo_xmalloc(sizeof *scratch);
-	const struct fo_predict_machine m = p->ask.base.job.machine;
-	double now = p->plan.point[0].step.seconds / p->ask.global_batch;
-	for (int i = 0; i < FO_CLI_LIMITS; i++) {
-		struct fo_plan_asked a = p->ask;
-		struct fo_predict_machine other = m;
-		switch (i) {
-		case FO_CLI_LIMIT_MEMORY: a.memory_bytes = 2 * m.memory_bytes; break;
-		case FO_CLI_LIMIT_NET: other.net_byte_s *= 2; break;
-		case FO_CLI_LIMIT_NODE: other.node_byte_s *= 2; break;
-		case FO_CLI_LIMIT_BATCH: a.global_batch *= 2; break;
-		default: break;
-		}
-		if (i == FO_CLI_LIMIT_NET || i == FO_CLI_LIMIT_NODE)
-			prepared(&a, &other);
-		p->limit[i] = i == FO_CLI_LIMIT_NET && p->asked->cluster.nodes <= 1 ? NAN
-										    : now / best_with(p, a, scratch);
-	}
-	free(scratch);
-}
-
 /* ---- a part of the cluster ---- */
 
-/* The cheapest token: the same batch on whole nodes, halved as long as they are. */
+/* The cheapest token: the same batch on all devices and on parts of them. */
 static fo_status search_cost(struct fo_cli_planned *p)
 {
 	struct fo_plan *other = fo_xmalloc(sizeof *other);
 	struct fo_plan_asked a = p->ask;
 	double node = p->asked->cluster.per_node, best = INFINITY;
 	fo_status st = FO_EARG;
-	for (double n = p->ask.devices; n >= 1; n /= 2) {
+	for (double n = p->ask.devices; n >= 1; n = fo_plan_part_of(node, n)) {
 		a.devices = n;
 		fo_status one = fo_plan_search(other, &a);
 		double cost = one == FO_OK ? n * other->point[0].step.seconds : INFINITY;
@@ -228,13 +177,23 @@ static fo_status search_cost(struct fo_cli_planned *p)
 		} else if (st != FO_OK) {
 			st = one;
 		}
-		if (fmod(n, 2) != 0 || (n > node && fmod(n / 2, node) != 0))
-			break;
 	}
 	if (st == FO_OK)
 		fo_err_clear();
 	free(other);
 	return st;
+}
+
+/* What is faster with a part of the devices; the cheapest token has chosen its part already. */
+static void find_fewer(struct fo_cli_planned *p)
+{
+	struct fo_plan *other = fo_xmalloc(sizeof *other);
+	p->fewer = p->cost ? 0 : fo_plan_fewer(other, &p->ask, &p->plan);
+	if (p->fewer > 0) {
+		p->fewer_point = other->point[other->named];
+		fo_predict_certainty_of(&p->ask.base, &p->fewer_point.layout, &p->fewer_point.step, &p->fewer_sure);
+	}
+	free(other);
 }
 
 /* How many devices of the kind hold the job in some division; 0: no number up to a million does. */
@@ -272,7 +231,8 @@ static fo_status search(const struct plan *in, struct fo_cli_planned *p)
 						&p->sure[i]);
 	fo_predict_certainty_of(&p->ask.base, &p->plan.point[p->plan.named].layout, &p->plan.point[p->plan.named].step,
 				&p->named_sure);
-	find_limits(p);
+	find_fewer(p);
+	fo_plan_more_of(p->more, &p->ask, &p->plan);
 	find_changes(p);
 	return FO_OK;
 }

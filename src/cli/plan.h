@@ -7,14 +7,12 @@
 #include "plan/changes.h"
 #include "plan/file.h"
 #include "plan/losses.h"
+#include "plan/more.h"
 #include "plan/plan.h"
 #include "plan/settings.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-/* The resources that are doubled to see which one limits. */
-enum { FO_CLI_LIMIT_MEMORY, FO_CLI_LIMIT_NET, FO_CLI_LIMIT_NODE, FO_CLI_LIMIT_BATCH, FO_CLI_LIMITS };
 
 struct fo_cli_planned {
 	struct fo_cli_asked *asked;
@@ -22,7 +20,11 @@ struct fo_cli_planned {
 	struct fo_plan_asked ask;
 	struct fo_plan plan;
 	struct fo_predict_certainty sure[FO_PLAN_SHOWN], named_sure;
-	double limit[FO_CLI_LIMITS]; /* speed with twice of it over speed now; NAN: does not apply */
+	struct fo_plan_more more[FO_PLAN_MORES];
+	/* So many devices do the batch faster than all of them, 0: no part does; and the division to take there. */
+	double fewer;
+	struct fo_plan_point fewer_point;
+	struct fo_predict_certainty fewer_sure;
 	int top;
 	bool assumed_framework; /* nobody named one */
 	bool cost;              /* what is best is the cheapest token */

@@ -66,19 +66,9 @@ static double exposed(const struct fo_predict_step *s)
 /* One sentence: the parts that make x slower than the best, and what it saves. */
 static const char *why(struct fo_doc *d, const struct fo_plan_point *best, const struct fo_plan_point *x)
 {
-	double most = 0, least = 0;
-	int loses = -1, gains = -1;
-	for (int i = 0; i < FO_PREDICT_PARTS; i++) {
-		double by = x->step.part[i] - best->step.part[i];
-		if (by > most) {
-			most = by;
-			loses = i;
-		}
-		if (by < least) {
-			least = by;
-			gains = i;
-		}
-	}
+	double least;
+	int loses, gains;
+	double most = fo_plan_reason_of(&best->step, &x->step, &loses, &gains, &least);
 	if (loses < 0)
 		return "no part of it is slower";
 	double whole = best->step.seconds;
@@ -91,27 +81,47 @@ static const char *why(struct fo_doc *d, const struct fo_plan_point *best, const
 
 /* ---- text and page ---- */
 
-static const char *const limit_name[FO_CLI_LIMITS] = { "memory of a device", "network between nodes",
-						       "links inside a node", "tokens of a step" };
+static const char *const more_name[FO_PLAN_MORES] = { "memory of a device", "network between nodes",
+						      "links inside a node", "tokens of a step" };
+
+/* "+32 devices (4 nodes)" */
+static const char *more_what(struct fo_doc *d, const struct fo_cli_planned *p, int i)
+{
+	double by = p->more[i].devices - p->ask.devices, node = p->asked->cluster.per_node;
+	if (i != FO_PLAN_MORE_DEVICES)
+		return fo_doc_printf(d, "twice: %s", more_name[i]);
+	if (p->ask.devices < node || node == 1)
+		return fo_doc_printf(d, "%.15g more device%s", by, by == 1 ? "" : "s");
+	return fo_doc_printf(d, "%.15g more node%s, %.15g devices", by / node, by == node ? "" : "s",
+			     p->more[i].devices);
+}
 
 static void say_limits(struct fo_doc *d, const struct fo_cli_planned *p)
 {
+	const struct fo_plan_more *m = p->more;
 	int next = -1;
-	for (int i = 0; i < FO_CLI_LIMITS; i++)
-		if (p->limit[i] > 1.005 && (next < 0 || p->limit[i] > p->limit[next]))
+	for (int i = 0; i < FO_PLAN_MORE_DEVICES; i++)
+		if (m[i].times > 1.005 && (next < 0 || m[i].times > m[next].times))
 			next = i;
 	if (next < 0)
 		fo_doc_line(d, "limit",
 			    "twice the memory, network, links or batch would change it by less than 0.5 %%: compute "
 			    "is the limit");
 	else
-		fo_doc_line(d, "limit", "%s: twice as much makes a step at least %.1f %% shorter for its tokens",
-			    limit_name[next], 100 * (1 - 1 / p->limit[next]));
-	fo_doc_heading(d, "What twice of it would give at least");
-	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lr", "twice", "speed");
-	for (int i = 0; i < FO_CLI_LIMITS; i++)
-		if (!isnan(p->limit[i]))
-			fo_doc_row(d, limit_name[i], fo_doc_num(d, p->limit[i], FO_DRAW_FACTOR));
+		fo_doc_line(d, "limit", "%s: twice as much makes a step at least %.1f %% shorter for its tokens%s",
+			    more_name[next], 100 * (1 - 1 / m[next].times),
+			    m[next].gains == FO_PLAN_GAINS ? "" : ", which is not sure (see below)");
+	fo_doc_heading(d, "What more would give at least");
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrrl", "more", "speed", "80 %", "gains");
+	for (int i = 0; i < FO_PLAN_MORES; i++)
+		if (m[i].gains != FO_PLAN_GAINS_NONE)
+			fo_doc_row(d, more_what(d, p, i), fo_doc_num(d, m[i].times, FO_DRAW_FACTOR),
+				   fo_cli_range(d, m[i].range, FO_DRAW_FACTOR), fo_plan_gains_name[m[i].gains]);
+	if (m[FO_PLAN_MORE_DEVICES].gains == FO_PLAN_GAINS_NONE)
+		fo_doc_para(d,
+			    "More devices: not possible, no number of them up to %.15g has a division for a batch of "
+			    "%.15g sequences that fits.",
+			    m[FO_PLAN_MORE_DEVICES].devices, p->ask.global_batch);
 }
 
 static int ties(const struct fo_cli_planned *p)
@@ -120,6 +130,20 @@ static int ties(const struct fo_cli_planned *p)
 	while (n < p->plan.points && p->plan.point[n].step.seconds <= (1 + FO_PLAN_TIE) * p->plan.point[0].step.seconds)
 		n++;
 	return n;
+}
+
+static void say_fewer(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	const struct fo_plan_point *x = &p->fewer_point;
+	double part = x->step.seconds, all = named(p)->step.seconds;
+	if (!(p->fewer > 0))
+		return;
+	fo_doc_verdict(d, FO_DOC_BAD, "fewer",
+		       "fewer devices are %s: %s of %s take %s, all take %s: %s, micro-batch %.15g, recomputation: %s",
+		       part * (1 + FO_PLAN_TIE) < all ? "faster" : "as fast", fo_doc_count(d, (int64_t)p->fewer),
+		       fo_doc_count(d, (int64_t)p->ask.devices), fo_doc_num(d, part, FO_DRAW_SECONDS),
+		       fo_doc_num(d, all, FO_DRAW_SECONDS), division(d, x, &in_full), x->layout.micro_batch,
+		       again_text(x));
 }
 
 static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
@@ -138,6 +162,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 		    (long long)p->plan.too_large);
 	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, micro-batch %.15g, recomputation: %s", division(d, x, &in_full),
 		       x->layout.micro_batch, again_text(x));
+	say_fewer(d, p);
 	if (ties(p) > 1)
 		fo_doc_line(d, "ties",
 			    "%d divisions lie within %.1f %%, which is no difference: this is the simplest of them",
@@ -375,6 +400,10 @@ void fo_cli_planned_file(const struct fo_cli_planned *p, struct fo_plan_file_poi
 		.point = point,
 	};
 	file_point(named(p), &p->named_sure, f->best);
+	if (p->fewer > 0) {
+		f->fewer_devices = p->fewer;
+		file_point(&p->fewer_point, &p->fewer_sure, &f->fewer[f->fewers++]);
+	}
 	for (int i = 0; i < p->plan.points; i++) {
 		if (!fo_cli_planned_shows(p, i))
 			continue;
@@ -394,9 +423,25 @@ static void json_losses(struct fo_json *j, const struct fo_predict_step *s)
 	fo_json_close(j);
 }
 
+static void json_more(struct fo_json *j, const struct fo_cli_planned *p)
+{
+	static const char *const name[FO_PLAN_MORES] = { "memory", "network", "node_links", "batch", "devices" };
+	fo_json_object(j, "twice");
+	for (int i = 0; i < FO_PLAN_MORE_DEVICES; i++)
+		fo_json_real(j, name[i], p->more[i].times);
+	fo_json_close(j);
+	fo_json_array(j, "more");
+	for (int i = 0; i < FO_PLAN_MORES; i++)
+		fo_json_record(j, NULL, FO_TEXT("of", name[i]),
+			       FO_REAL("devices", p->more[i].gains == FO_PLAN_GAINS_NONE ? NAN : p->more[i].devices),
+			       FO_REAL("times", p->more[i].times), FO_REAL("low", p->more[i].range.low),
+			       FO_REAL("high", p->more[i].range.high),
+			       FO_TEXT("gains", fo_plan_gains_name[p->more[i].gains]));
+	fo_json_close(j);
+}
+
 void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p)
 {
-	static const char *const limit[FO_CLI_LIMITS] = { "memory", "network", "node_links", "batch" };
 	if (p->fits_not) {
 		fo_json_put(j, FO_TEXT("model", p->asked->job.model.name),
 			    FO_TEXT("device", p->asked->cluster.device->name), FO_REAL("devices", p->ask.devices),
@@ -431,10 +476,7 @@ void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p)
 	fo_json_real(j, "from_seconds", p->has_from ? p->from_seconds : NAN);
 	if (p->has_from)
 		fo_json_put(j, FO_BOOL("from_fits", !p->from_fits_not));
-	fo_json_object(j, "twice");
-	for (int i = 0; i < FO_CLI_LIMITS; i++)
-		fo_json_real(j, limit[i], p->limit[i]);
-	fo_json_close(j);
+	json_more(j, p);
 	fo_json_object(j, "settings");
 	for (int w = 0; w < FO_PLAN_WORDS; w++) {
 		struct fo_str s = { 0 };

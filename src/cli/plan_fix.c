@@ -1,4 +1,4 @@
-/* What --fix says, for flatout plan on a cluster and on a measured machine. */
+/* Reads --fix, for flatout plan on a cluster and on a measured machine. */
 #include "cli/plan.h"
 #include "cli/plan_fix.h"
 
@@ -19,6 +19,8 @@ static const struct fixable {
 	{ "micro_batch", offsetof(struct fo_plan_fixed, micro_batch) },
 };
 enum { FIXABLE = sizeof fixable / sizeof *fixable };
+/* As many as a cluster has devices at most (src/job/cluster.c). */
+#define FIX_MOST 1e6
 
 static fo_status fix_twice(const char *name, double was, double n)
 {
@@ -42,9 +44,9 @@ static fo_status fix_one(struct fo_plan_fixed *f, const char *text)
 	}
 	for (int i = 0; i < FIXABLE; i++)
 		if (!strcmp(name, fixable[i].name)) {
-			if (!(n >= 1 && n == floor(n)))
-				return fo_fail(FO_EARG, "--fix %s: a whole number from 1 on was expected",
-					       fo_cli_seen(text));
+			if (!(n >= 1 && n <= FIX_MOST && n == floor(n)))
+				return fo_fail(FO_EARG, "--fix %s: a whole number from 1 to %.0f was expected",
+					       fo_cli_seen(text), FIX_MOST);
 			double *at = (double *)((char *)f + fixable[i].offset);
 			if (*at > 0 && *at != n)
 				return fix_twice(name, *at, n);

@@ -78,7 +78,7 @@ static fo_status prepare(struct fo_opt_set *s, int argc, char **argv)
 			const struct fo_opt *row = &s->rows[fo_opt_find(s->rows, searched[i])];
 			set(s, searched[i], row->dfl, "plan");
 		}
-	/* Of stages alone every number of rows can be shared. */
+	/* Stages alone can share every number of rows. */
 	if (!insists(s, "mesh.pp") && r->ranks % axes[1] == 0) {
 		snprintf(text, sizeof text, "%" PRId64, r->ranks / axes[1]);
 		set(s, "mesh.pp", text, "plan");
@@ -155,7 +155,7 @@ static fo_status load(const struct fo_cli_call *call, struct answer *x)
 {
 	const struct plan_machine *in = x->in;
 	FO_TRY(fo_run_model(&in->run, &x->model));
-	/* With paced kernels operations take the times of their profile. */
+	/* Paced kernels take the times of their own profile. */
 	const char *given = *in->profile || !fo_run_is_paced(&in->run) ? in->profile : in->run.paced;
 	FO_TRY(fo_cli_profile_read(&x->arena, given, &x->limits));
 	int64_t threads = in->run.threads;
@@ -294,11 +294,6 @@ static void say(struct fo_doc *d, const struct answer *x)
 	fo_str_fini(&text);
 }
 
-static void put_interval(struct fo_json *j, const char *name, struct fo_interval s)
-{
-	fo_json_record(j, name, FO_REAL("low", s.low), FO_REAL("mid", s.mid), FO_REAL("high", s.high));
-}
-
 static void put_mesh(struct fo_json *j, const struct answer *x, int i)
 {
 	const struct fo_plan_mesh *m = &x->found.mesh[i];
@@ -312,8 +307,8 @@ static void put_mesh(struct fo_json *j, const struct answer *x, int i)
 		    FO_INT("tp", m->tp), FO_INT("cp", m->cp), FO_INT("shard", m->shard),
 		    FO_INT("replicate", m->replicate), FO_INT("zero", m->zero), FO_INT("rows", m->rows),
 		    FO_INT("micro_batches", m->micro_batches), FO_BOOL("tie", ties(x, i)));
-	put_interval(j, "step_seconds", m->step_s);
-	put_interval(j, "exposed_seconds", m->exposed_s);
+	fo_cli_json_interval(j, "step_seconds", m->step_s);
+	fo_cli_json_interval(j, "exposed_seconds", m->exposed_s);
 	fo_json_put(j, FO_INT("memory_bytes", m->bytes), FO_REAL("guessed_share", m->guess_share));
 	fo_json_close(j);
 	fo_str_fini(&text);
@@ -337,7 +332,7 @@ static void put(struct fo_json *j, const struct answer *x)
 	fo_json_close(j);
 }
 
-/* In flatout predict's words and with its status. */
+/* Speaks as flatout predict does, with the same status. */
 static fo_status does_not_fit(const struct fo_cli_call *call, const struct answer *x)
 {
 	if (call->json) {

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What needs half as much memory again is far from any use: it is counted and not drawn. */
+/* A division that needs half as much memory again is far from any use: it is counted and not drawn. */
 #define MEMORY_SHOWN 1.5
 /* The grid's upper edge over the best MFU: divisions that do not fit may be faster. */
 #define MFU_SHOWN 1.25
@@ -83,18 +83,15 @@ enum { SIZES_AROUND = 16 };
 /* MFU and goodput on smaller and larger clusters of the same nodes, each with the best plan of its own. */
 static void scaling(struct fo_doc *d, const struct fo_cli_planned *p)
 {
-	const struct fo_cluster *c = &p->asked->cluster;
 	struct fo_scale *of = fo_xmalloc(2 * sizeof *of);
-	struct fo_scale_asked a = { .plan = p->ask,
-				    .per_node = c->per_node,
-				    .net = { c->net_gb_s.high > 0 ? c->net_gb_s.low / c->net_gb_s.high : 1, 1 },
-				    .net_measured = fo_range_known(p->asked->given.net_gb_s),
-				    .goodput = { .failures = FO_GOODPUT_FAILURES,
-						 .save_s = FO_GOODPUT_SAVE_S,
-						 .restart_s = FO_GOODPUT_RESTART_S,
-						 .days = FO_GOODPUT_DAYS } };
+	struct fo_scale_asked a;
 	double size[FO_SCALE_SIZES];
-	for (int i = 0, n = fo_scale_sizes(c->per_node, size); i < n; i++)
+	fo_cli_scale_ask(p, &a);
+	a.goodput = (struct fo_goodput_in){ .failures = FO_GOODPUT_FAILURES,
+					    .save_s = FO_GOODPUT_SAVE_S,
+					    .restart_s = FO_GOODPUT_RESTART_S,
+					    .days = FO_GOODPUT_DAYS };
+	for (int i = 0, n = fo_scale_sizes(size); i < n; i++)
 		if (size[i] * SIZES_AROUND >= p->ask.devices && size[i] <= SIZES_AROUND * p->ask.devices)
 			a.size[a.sizes++] = size[i];
 	fo_doc_heading(d, "On smaller and larger clusters");

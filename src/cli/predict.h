@@ -52,6 +52,8 @@ struct fo_predict_ranks {
 /* Timelines of the ranks in a folder, and a trace of those that differ; "": not. */
 FO_CHECKED fo_status fo_cli_predict_ranks_files(const struct fo_predict_ranks *x, const char *dir, const char *trace);
 void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d);
+/* An interval as a record. */
+void fo_cli_json_interval(struct fo_json *j, const char *name, struct fo_interval x);
 void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json *j);
 /* An option of a run that is recorded there (r NULL: no run), else what is given. */
 double fo_cli_predict_link_option(const struct fo_record *r, const char *key, double given);

@@ -383,7 +383,12 @@ static fo_status simulate(const struct predict_cluster *in, struct fo_cli_predic
 	FO_TRY(fo_cli_spread_read(&in->spread, &draw));
 	if (!in->svg && !in->trace && !in->html && !drawn)
 		return FO_OK;
-	FO_TRY(fo_plan_timeline_of(timeline, &p->job.layout, &p->step));
+	const fo_status st = fo_plan_timeline_of(timeline, &p->job.layout, &p->step);
+	if (st != FO_OK && !in->svg && !in->trace && !drawn) { /* the page goes without this picture */
+		fo_err_clear();
+		return FO_OK;
+	}
+	FO_TRY(st);
 	p->timeline = timeline;
 	if (!drawn)
 		return FO_OK;

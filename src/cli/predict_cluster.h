@@ -88,7 +88,7 @@ struct fo_cli_asked {
  * needs fini also after an error. */
 FO_CHECKED fo_status fo_cli_job_read(const struct fo_cli_call *call, const struct fo_cli_job *in,
 				     struct fo_cli_asked *out);
-/* Whether the cluster's device can have what is asked: the number type, the power limit. */
+/* Checks that the cluster's device can have what is asked: the number type, the power limit. */
 FO_CHECKED fo_status fo_cli_job_check_device(const struct fo_cli_job *in, const struct fo_cli_asked *a);
 void fo_cli_job_fini(struct fo_cli_asked *a);
 
@@ -114,7 +114,7 @@ static inline bool fo_cli_memory_apart(const struct fo_cli_predicted *p)
 }
 void fo_cli_predicted_doc(struct fo_doc *d, const struct fo_cli_predicted *p);
 void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p);
-/* What a step loses against the peak, as a waterfall of 100 % in all; a timeline's picture, which does not need the
+/* A step's losses against the peak, as a waterfall of 100 % in all; a timeline's picture, which does not need the
  * timeline any longer. */
 void fo_cli_losses(struct fo_doc *d, const struct fo_predict_step *s);
 void fo_cli_timeline_lanes(struct fo_doc *d, const char *model, const struct fo_plan_timeline *t);
@@ -123,5 +123,7 @@ void fo_cli_predicted_lanes(struct fo_doc *d, const struct fo_cli_predicted *p);
 FO_CHECKED fo_status fo_cli_predicted_write(const struct fo_cli_predicted *p, const char *svg, const char *trace);
 /* "61 to 66 GiB": an interval of bytes or seconds, for people. */
 const char *fo_cli_range(struct fo_doc *d, struct fo_range r, enum fo_draw_unit unit);
+/* The same as a record with its middle; NAN: null. */
+void fo_cli_json_range(struct fo_json *j, const char *key, double mid, struct fo_range r);
 
 #endif

@@ -94,7 +94,7 @@ static const char *tenths(struct fo_doc *d, int n)
 	return fo_doc_printf(d, "%s%d.%d %%", n < 0 ? "-" : "", abs(n) / 10, abs(n) % 10);
 }
 
-/* From the whole peak down to the MFU: what each part of the step costs of it. */
+/* The way from the whole peak down to the MFU: the share that each part of the step costs. */
 void fo_cli_losses(struct fo_doc *d, const struct fo_predict_step *s)
 {
 	struct fo_plan_losses l;
@@ -151,7 +151,7 @@ static void say_memory(struct fo_doc *d, const struct fo_cli_predicted *p)
 			fo_cli_range(d, p->own_bytes, FO_DRAW_BYTES));
 }
 
-/* What stages wait for each other, beside the published formula of their schedule. */
+/* The time that stages wait for each other, beside the published formula of their schedule. */
 static void say_bubble(struct fo_doc *d, const struct fo_cli_predicted *p)
 {
 	struct fo_pp_formula f;
@@ -329,7 +329,7 @@ void fo_cli_predicted_doc(struct fo_doc *d, const struct fo_cli_predicted *p)
 
 /* ---- JSON ---- */
 
-static void json_range(struct fo_json *j, const char *key, double mid, struct fo_range r)
+void fo_cli_json_range(struct fo_json *j, const char *key, double mid, struct fo_range r)
 {
 	fo_json_record(j, key, FO_REAL("low", r.low), FO_REAL("mid", mid), FO_REAL("high", r.high));
 }
@@ -380,28 +380,28 @@ void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)
 		    FO_TEXT("style", fo_predict_style[p->job.job.style].name),
 		    FO_TEXT("type", fo_predict_type_name[p->job.job.type]));
 	json_layout(j, p);
-	json_range(j, "step_seconds", p->step.seconds, p->sure.seconds);
-	json_range(j, "tokens_per_second_per_device", p->step.tokens_s, p->sure.tokens_s);
-	json_range(j, "mfu", p->step.mfu, over(p, p->step.mfu));
-	json_range(j, "mfu_causal", p->step.mfu_causal, over(p, p->step.mfu_causal));
-	json_range(j, "mfu_bf16_causal", p->step.mfu_bf16_causal, over(p, p->step.mfu_bf16_causal));
+	fo_cli_json_range(j, "step_seconds", p->step.seconds, p->sure.seconds);
+	fo_cli_json_range(j, "tokens_per_second_per_device", p->step.tokens_s, p->sure.tokens_s);
+	fo_cli_json_range(j, "mfu", p->step.mfu, over(p, p->step.mfu));
+	fo_cli_json_range(j, "mfu_causal", p->step.mfu_causal, over(p, p->step.mfu_causal));
+	fo_cli_json_range(j, "mfu_bf16_causal", p->step.mfu_bf16_causal, over(p, p->step.mfu_bf16_causal));
 	fo_json_object(j, "parts_seconds");
 	for (int i = 0; i < FO_PREDICT_PARTS; i++)
 		fo_json_real(j, fo_predict_part_name[i], p->step.part[i]);
 	fo_json_close(j);
 	fo_json_object(j, "parts_intervals_seconds");
 	for (int i = 0; i < FO_PREDICT_PARTS; i++)
-		json_range(j, fo_predict_part_name[i], p->step.part[i], p->sure.part[i]);
+		fo_cli_json_range(j, fo_predict_part_name[i], p->step.part[i], p->sure.part[i]);
 	fo_json_close(j);
 	json_bubble(j, p);
-	json_range(j, "memory_bytes", p->step.bytes, p->sure.bytes);
+	fo_cli_json_range(j, "memory_bytes", p->step.bytes, p->sure.bytes);
 	fo_json_object(j, "memory_parts_bytes");
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
 		fo_json_real(j, memory_name(p, i), p->step.memory[i]);
 	fo_json_close(j);
 	fo_json_object(j, "memory_intervals_bytes");
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
-		json_range(j, memory_name(p, i), p->step.memory[i], p->sure.memory[i]);
+		fo_cli_json_range(j, memory_name(p, i), p->step.memory[i], p->sure.memory[i]);
 	fo_json_close(j);
 	fo_json_put(j, FO_REAL("usable_bytes", usable), FO_TEXT("fit", fit_text(p)), FO_TEXT("would_fit", p->fits_not),
 		    FO_TEXT("memory_by", p->counted ? "count" : "prediction"),

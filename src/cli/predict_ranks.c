@@ -84,15 +84,13 @@ enum { HOLDS = 3, TIMELINES_MOST = 64 };
 /* "matmul of layer.b 41 % (rank 0), transfer of ..." */
 static void say_path(const struct fo_sim_ranks *j, struct fo_doc *d)
 {
-	static const char *const what[] = { [FO_FLEET_HOLD_WORK] = "",
-					    [FO_FLEET_HOLD_TRANSFER] = "transfer of ",
-					    [FO_FLEET_HOLD_DISPATCH] = "dispatch after " };
 	const char *text = "";
 	for (int32_t i = 0; i < j->path.shares && i < HOLDS; i++) {
 		const struct fo_fleet_share *s = &j->path.share[i];
 		text = fo_doc_join(d, text,
-				   fo_doc_printf(d, "%s%s %.0f %% (rank %d)", what[s->hold], j->fleet->name[s->name],
-						 100 * s->seconds / j->run->step_s, j->run->class[s->class].first));
+				   fo_doc_printf(d, "%s%s %.0f %% (rank %d)", fo_cli_hold_text[s->hold],
+						 j->fleet->name[s->name], 100 * s->seconds / j->run->step_s,
+						 j->run->class[s->class].first));
 	}
 	if (*text)
 		fo_doc_line(d, "holds the step", "%s", text);
@@ -134,14 +132,8 @@ static void say_bubble(const struct fo_sim_ranks *x, struct fo_doc *d)
 	struct fo_pp_shape shape;
 	if (!bubble_of(x, d, &b, &shape))
 		return;
-	const char *by = fo_doc_printf(d, "%s says nothing of these times: it wants %s", b.by.text, b.by.condition);
-	const char *most = b.by.bound ? "at most " : "";
-	const char *of = b.by.of_pipeline ? "a stage's own time" : "it";
-	if (!isnan(b.formula))
-		by = fo_doc_printf(d, "even stages and messages that take no time would leave %s%s of %s by %s", most,
-				   fo_doc_num(d, b.formula, FO_DRAW_SHARE), of, b.by.text);
 	fo_doc_line(d, "bubble", "%s of the time from the first pass to the last is without passes; %s",
-		    fo_doc_num(d, b.measured, FO_DRAW_SHARE), by);
+		    fo_doc_num(d, b.measured, FO_DRAW_SHARE), fo_slots_formula_text(d, &b));
 }
 
 static void put_bubble(const struct fo_sim_ranks *x, struct fo_json *j)
@@ -150,25 +142,18 @@ static void put_bubble(const struct fo_sim_ranks *x, struct fo_json *j)
 	struct fo_slots_bubble b;
 	struct fo_pp_shape shape;
 	if (bubble_of(x, &d, &b, &shape))
-		fo_json_record(j, "pipeline", FO_TEXT("schedule", fo_pp_name[shape.kind]),
-			       FO_INT("stages", shape.stages), FO_INT("micro_batches", shape.micro_batches),
-			       FO_INT("chunks", shape.chunks), FO_REAL("bubble", b.measured),
-			       FO_REAL("longest_stage_bubble", b.longest), FO_REAL("formula_bubble", b.formula),
-			       FO_TEXT("formula_of", b.by.of_pipeline ? "longest_stage" : "step"),
-			       FO_TEXT("formula", b.by.text), FO_TEXT("condition", b.by.condition));
+		fo_slots_bubble_json(j, &b, &shape, -1);
 	fo_doc_fini(&d);
 }
 
 static void put_path(const struct fo_sim_ranks *x, struct fo_json *j)
 {
-	static const char *const what[] = { [FO_FLEET_HOLD_WORK] = "work",
-					    [FO_FLEET_HOLD_TRANSFER] = "transfer",
-					    [FO_FLEET_HOLD_DISPATCH] = "dispatch" };
 	fo_json_array(j, "path");
 	for (int32_t i = 0; i < x->path.shares; i++) {
 		const struct fo_fleet_share *s = &x->path.share[i];
-		fo_json_record(j, NULL, FO_TEXT("operation", x->fleet->name[s->name]), FO_TEXT("what", what[s->hold]),
-			       FO_TEXT("lane", fo_lane_name[s->lane]), FO_INT("rank", x->run->class[s->class].first),
+		fo_json_record(j, NULL, FO_TEXT("operation", x->fleet->name[s->name]),
+			       FO_TEXT("what", fo_cli_hold_name[s->hold]), FO_TEXT("lane", fo_lane_name[s->lane]),
+			       FO_INT("rank", x->run->class[s->class].first),
 			       FO_INT("ranks", x->run->class[s->class].ranks), FO_REAL("seconds", s->seconds));
 	}
 	fo_json_close(j);
@@ -192,7 +177,7 @@ fo_status fo_cli_predict_ranks_files(const struct fo_predict_ranks *x, const cha
 	return st;
 }
 
-/* What is measured is rank 0's; the interval is of the rank that shows most communication. */
+/* The measured time is rank 0's; the interval is of the rank that shows most communication. */
 static double first_exposed(const struct fo_predict_ranks *x) { return x->job.rank[x->job.class_of[0]].exposed_s; }
 
 void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
@@ -234,7 +219,7 @@ void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
 			    100 * (first_exposed(x) / x->measured.best_s - 1));
 }
 
-static void put_interval(struct fo_json *j, const char *name, struct fo_interval x)
+void fo_cli_json_interval(struct fo_json *j, const char *name, struct fo_interval x)
 {
 	fo_json_record(j, name, FO_REAL("low", x.low), FO_REAL("mid", x.mid), FO_REAL("high", x.high));
 }
@@ -245,18 +230,18 @@ void fo_cli_predict_ranks_json(const struct fo_predict_ranks *x, struct fo_json 
 	fo_json_object(j, "ranks");
 	fo_json_put(j, FO_INT("ranks", s->ranks), FO_INT("roles", s->roles), FO_INT("threads_each", x->threads),
 		    FO_BOOL("alike", s->alike), FO_INT("classes", s->classes));
-	put_interval(j, "step_seconds", s->step_s);
-	put_interval(j, "exposed_seconds", s->exposed_s);
-	put_interval(j, "late_seconds", s->late_s);
-	put_interval(j, "hidden_seconds", s->hidden_s);
+	fo_cli_json_interval(j, "step_seconds", s->step_s);
+	fo_cli_json_interval(j, "exposed_seconds", s->exposed_s);
+	fo_cli_json_interval(j, "late_seconds", s->late_s);
+	fo_cli_json_interval(j, "hidden_seconds", s->hidden_s);
 	fo_json_array(j, "lanes");
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		if (!fo_lane_carries[l] || !(s->lane_exposed_s[l].high > 0 || s->lane_hidden_s[l].high > 0))
 			continue;
 		fo_json_object(j, NULL);
 		fo_json_put(j, FO_TEXT("lane", fo_lane_name[l]), FO_TEXT("carries", fo_lane_carries[l]));
-		put_interval(j, "exposed_seconds", s->lane_exposed_s[l]);
-		put_interval(j, "hidden_seconds", s->lane_hidden_s[l]);
+		fo_cli_json_interval(j, "exposed_seconds", s->lane_exposed_s[l]);
+		fo_cli_json_interval(j, "hidden_seconds", s->lane_hidden_s[l]);
 		if (x->measured.steps)
 			fo_json_real(j, "measured_exposed_median_seconds", x->measured.lane_median_s[l]);
 		fo_json_close(j);

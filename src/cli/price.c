@@ -113,7 +113,7 @@ static fo_status check_pairs(const struct price *in)
 	return FO_OK;
 }
 
-/* What a plan says and an option would: devices, their kind, the MFU that is predicted, the length of a run. */
+/* Takes from a plan what options would say: devices, their kind, the MFU that is predicted, the length of a run. */
 static fo_status read_plan(struct sum *s)
 {
 	const struct price *in = s->in;

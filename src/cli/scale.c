@@ -41,7 +41,7 @@ static fo_status read_sizes(const struct scale *in, struct fo_scale_asked *a)
 	static const double most = 1e6; /* devices: as cluster descriptions take at most */
 	const char *s = in->sizes;
 	if (!s) {
-		a->sizes = fo_scale_sizes(a->per_node, a->size);
+		a->sizes = fo_scale_sizes(a->size);
 		return FO_OK;
 	}
 	for (;;) {
@@ -75,30 +75,20 @@ static fo_status read_sizes(const struct scale *in, struct fo_scale_asked *a)
 static fo_status read_money(const struct scale *in, struct fo_cli_scaled *s)
 {
 	const struct fo_device *d = s->planned->asked->cluster.device;
-	s->rent = (struct fo_range){ d->rent_low, d->rent_high };
-	s->rent_from = d->rent_note;
-	if (in->rent) {
-		FO_TRY(fo_range_parse(in->rent, "--rent", &s->rent));
-		s->rent_from = "the option";
-	}
-	double limit = in->job.watts > 0 ? in->job.watts : d->tdp_w;
-	s->watts = fo_range(limit);
+	struct fo_cli_rates r;
+	FO_TRY(fo_cli_cost_read(&(struct fo_cli_cost){ .rent = in->rent, .pue = in->pue }, d, in->job.watts, &r));
+	s->rent = r.rent;
+	s->rent_from = r.rent_from;
+	s->pue = r.pue;
+	s->watts = fo_range(r.watts.high);
 	s->watts_given = in->watts != NULL;
-	if (in->watts)
-		FO_TRY(fo_range_parse(in->watts, "--watts", &s->watts));
-	FO_TRY(fo_range_parse(in->pue, "--pue", &s->pue));
-	return s->pue.low >= 1 ? FO_OK : fo_fail(FO_EARG, "--pue is '%s', expected 1 or more", fo_cli_seen(in->pue));
+	return in->watts ? fo_range_parse(in->watts, "--watts", &s->watts) : FO_OK;
 }
 
 static fo_status ask(const struct scale *in, struct fo_cli_scaled *s)
 {
-	const struct fo_cli_planned *p = s->planned;
-	const struct fo_cluster *c = &p->asked->cluster;
 	s->given = in->goodput;
-	s->ask = (struct fo_scale_asked){ .plan = p->ask, .per_node = c->per_node, .net = { 1, 1 } };
-	s->ask.net_measured = fo_range_known(p->asked->given.net_gb_s);
-	if (c->net_gb_s.high > 0)
-		s->ask.net.low = c->net_gb_s.low / c->net_gb_s.high;
+	fo_cli_scale_ask(s->planned, &s->ask);
 	FO_TRY(read_sizes(in, &s->ask));
 	FO_TRY(fo_cli_goodput_read(&in->goodput, &s->ask.goodput));
 	return read_money(in, s);

@@ -17,6 +17,8 @@ struct fo_cli_scaled {
 	const char *rent_from;
 	bool watts_given; /* else watts are the device's limit: an upper bound */
 };
+/* The job and its cluster, as every size has them; sizes and goodput are the caller's. */
+void fo_cli_scale_ask(const struct fo_cli_planned *p, struct fo_scale_asked *out);
 void fo_cli_scaled_doc(struct fo_doc *d, const struct fo_cli_scaled *s);
 void fo_cli_scaled_json(struct fo_json *j, const struct fo_cli_scaled *s);
 

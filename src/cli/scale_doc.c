@@ -1,4 +1,4 @@
-/* What flatout scale prints: the same figures as text, page and JSON. */
+/* The output of flatout scale: the same figures as text, page and JSON. */
 #include "cli/scale.h"
 
 #include "price/price.h"
@@ -6,9 +6,20 @@
 #include <math.h>
 #include <string.h>
 
+/* ---- what is asked ---- */
+
+void fo_cli_scale_ask(const struct fo_cli_planned *p, struct fo_scale_asked *out)
+{
+	const struct fo_cluster *c = &p->asked->cluster;
+	*out = (struct fo_scale_asked){ .plan = p->ask, .per_node = c->per_node, .net = { 1, 1 } };
+	out->net_measured = fo_range_known(p->asked->given.net_gb_s);
+	if (c->net_gb_s.high > 0)
+		out->net.low = c->net_gb_s.low / c->net_gb_s.high;
+}
+
 /* ---- cost and energy ---- */
 
-/* Of a billion tokens that count. */
+/* Cost, energy and device-hours of a billion tokens that count. */
 struct worth {
 	struct fo_range cost, kwh, device_hours;
 };
@@ -246,37 +257,16 @@ static void mfu_picture(struct fo_doc *d, const struct fo_scale *strong, const s
 /* Goodput is the same for both kinds: it depends on the devices alone. */
 static void goodput_picture(struct fo_doc *d, const struct fo_scale *x)
 {
-	const size_t n = (size_t)x->points;
-	struct fo_draw_series *s = fo_doc_alloc(d, 3 * sizeof *s);
-	double *at[4];
-	for (int k = 0; k < 4; k++)
-		at[k] = fo_doc_alloc(d, (n + 1) * sizeof **at);
-	for (size_t i = 0; i < n; i++) {
+	double devices[FO_SCALE_SIZES];
+	struct fo_goodput g[FO_SCALE_SIZES];
+	for (int i = 0; i < x->points; i++) {
 		const struct fo_scale_point *p = &x->point[i];
-		const bool fits = p->fit == FO_SCALE_FITS;
-		at[0][i] = p->devices;
-		at[1][i] = fits ? p->goodput.share : NAN;
-		at[2][i] = fits ? p->goodput.drawn.low : NAN;
-		at[3][i] = fits ? p->goodput.drawn.high : NAN;
+		devices[i] = p->devices;
+		g[i] = p->goodput;
+		if (p->fit != FO_SCALE_FITS)
+			g[i] = (struct fo_goodput){ .share = NAN, .drawn = fo_range(NAN) };
 	}
-	for (int k = 0; k < 3; k++)
-		s[k] = (struct fo_draw_series){ .name = k ? NULL : "at the middles of the ranges",
-						.x = at[0],
-						.y = at[k + 1],
-						.n = n,
-						.faint = k > 0,
-						.marks = !k };
-	fo_doc_lines(d,
-		     &(struct fo_draw_lines){ .title = "Goodput over the number of devices",
-					      .desc = "Share of the time that counts; pale lines: 80 % of drawn runs",
-					      .x_name = "devices",
-					      .y_name = "share of the time",
-					      .y_unit = FO_DRAW_SHARE,
-					      .x_log = true,
-					      .y_lo = 0,
-					      .y_hi = 1,
-					      .series = s,
-					      .n = 3 });
+	fo_cli_goodput_picture(d, "Goodput over the number of devices", "devices", devices, g, (size_t)x->points);
 }
 
 void fo_cli_scale_picture(struct fo_doc *d, const struct fo_scale *strong, const struct fo_scale *weak)
@@ -300,11 +290,6 @@ void fo_cli_scaled_doc(struct fo_doc *d, const struct fo_cli_scaled *s)
 }
 
 /* ---- JSON ---- */
-
-static void json_range(struct fo_json *j, const char *key, double mid, struct fo_range r)
-{
-	fo_json_record(j, key, FO_REAL("low", r.low), FO_REAL("mid", mid), FO_REAL("high", r.high));
-}
 
 static void json_plan(struct fo_json *j, const struct fo_plan_point *x)
 {
@@ -334,19 +319,19 @@ static void json_point(struct fo_json *j, const struct fo_cli_scaled *s, const s
 		const struct fo_predict_step *x = &p->plan.step;
 		fo_json_put(j, FO_BOOL("known", p->known));
 		json_plan(j, &p->plan);
-		json_range(j, "step_seconds", x->seconds, p->seconds);
-		json_range(j, "tokens_per_second", p->plan.tokens_s, p->tokens_s);
-		json_range(j, "mfu_causal", x->mfu_causal, p->mfu_causal);
+		fo_cli_json_range(j, "step_seconds", x->seconds, p->seconds);
+		fo_cli_json_range(j, "tokens_per_second", p->plan.tokens_s, p->tokens_s);
+		fo_cli_json_range(j, "mfu_causal", x->mfu_causal, p->mfu_causal);
 		fo_json_put(j, FO_REAL("mfu", x->mfu), FO_REAL("speed_over_first", p->speed));
-		json_range(j, "goodput", p->goodput.share, p->goodput.drawn);
+		fo_cli_json_range(j, "goodput", p->goodput.share, p->goodput.drawn);
 		fo_json_put(j, FO_REAL("checkpoint_every_seconds", p->goodput.interval_s),
 			    FO_REAL("seconds_between_failures", p->goodput.failure_s),
 			    FO_REAL("saving_share", p->goodput.saving), FO_REAL("failing_share", p->goodput.failing));
-		json_range(j, "kept_tokens_per_second", p->plan.tokens_s * p->goodput.share, p->kept_tokens_s);
-		json_range(j, "device_hours_per_billion_tokens", NAN, w.device_hours);
-		json_range(j, "usd_per_billion_tokens", NAN, w.cost);
-		json_range(j, "kwh_per_billion_tokens", NAN,
-			   s->watts_given ? w.kwh : (struct fo_range){ NAN, w.kwh.high });
+		fo_cli_json_range(j, "kept_tokens_per_second", p->plan.tokens_s * p->goodput.share, p->kept_tokens_s);
+		fo_cli_json_range(j, "device_hours_per_billion_tokens", NAN, w.device_hours);
+		fo_cli_json_range(j, "usd_per_billion_tokens", NAN, w.cost);
+		fo_cli_json_range(j, "kwh_per_billion_tokens", NAN,
+				  s->watts_given ? w.kwh : (struct fo_range){ NAN, w.kwh.high });
 	}
 	fo_json_close(j);
 }

@@ -15,18 +15,19 @@ static const char *beside(struct fo_arena *a, const char *table, const char *pat
 	return *path == '/' || !slash ? path : fo_arena_printf(a, "%.*s/%s", (int)(slash - table), table, path);
 }
 
-/* Splits "--mesh.tp=2 --run.threads=1"; paths of further profiles are relative to the table, too. */
+/* Splits "--mesh.tp=2 --run.threads=1"; paths of further profiles are relative to the table, too. 0: too many words. */
 static int words_of(struct fo_arena *a, const char *options, const char *table, char *argv[WORDS])
 {
 	static const char paced[] = "--train.paced=";
+	char *rest, *at = strtok_r(fo_arena_strdup(a, options), " ", &rest);
 	int n = 0;
 	argv[n++] = fo_arena_strdup(a, "predict");
-	for (char *at = strtok(fo_arena_strdup(a, options), " "); at && n < WORDS - 1; at = strtok(NULL, " "))
+	for (; at && n < WORDS - 1; at = strtok_r(NULL, " ", &rest))
 		argv[n++] = !strncmp(at, paced, sizeof paced - 1)
 				    ? (char *)fo_arena_printf(a, "%s%s", paced, beside(a, table, at + sizeof paced - 1))
 				    : at;
 	argv[n] = NULL;
-	return n;
+	return at ? 0 : n;
 }
 
 static fo_status seconds_of(struct fo_arena *a, const char *options, const char *table, const char *profile,
@@ -34,6 +35,8 @@ static fo_status seconds_of(struct fo_arena *a, const char *options, const char 
 {
 	char *argv[WORDS];
 	int argc = words_of(a, options, table, argv);
+	if (!argc)
+		return fo_fail(FO_EARG, "a run has more than %d options", WORDS - 2);
 	struct fo_opt_set s;
 	struct predict *in = fo_xmalloc(sizeof *in);
 	fo_cli_options_read(&fo_cmd_predict, &s, in, &argc, argv);

@@ -30,7 +30,9 @@ static fo_status read_jitter(const char *text, double *out)
 
 static fo_status bad_straggler(const char *text)
 {
-	return fo_hint(fo_fail(FO_EARG, "--straggler is '%s', expected a rank or a share of them, and a factor above 0",
+	return fo_hint(fo_fail(FO_EARG,
+			       "--straggler is '%s', expected a rank or a share of them, and a factor from 0.01 to "
+			       "1000",
 			       fo_cli_seen(text)),
 		       "--straggler=3:1.2, or --straggler=0.1%%:1.5");
 }
@@ -67,8 +69,10 @@ static fo_status read_stragglers(const char *text, struct fo_spread_in *out)
 		    !(work >= 0.01 && work <= 1000))
 			return bad_straggler(text);
 		if (share) {
-			if (!(who >= 0 && who <= 100) || out->chances == FO_SPREAD_CHANCES)
+			if (!(who >= 0 && who <= 100))
 				return bad_straggler(text);
+			if (out->chances == FO_SPREAD_CHANCES)
+				return fo_fail(FO_EARG, "--straggler draws more than %d shares", FO_SPREAD_CHANCES);
 			out->chance[out->chances].share = who / 100;
 			out->chance[out->chances++].work = work;
 		} else {
@@ -95,10 +99,10 @@ fo_status fo_cli_spread_read(const struct fo_cli_spread *in, struct fo_spread_in
 
 /* ---- what it says ---- */
 
-static const char *const hold_text[] = { [FO_FLEET_HOLD_WORK] = "",
+const char *const fo_cli_hold_text[] = { [FO_FLEET_HOLD_WORK] = "",
 					 [FO_FLEET_HOLD_TRANSFER] = "transfer of ",
 					 [FO_FLEET_HOLD_DISPATCH] = "dispatch after " };
-static const char *const hold_name[] = {
+const char *const fo_cli_hold_name[] = {
 	[FO_FLEET_HOLD_WORK] = "work", [FO_FLEET_HOLD_TRANSFER] = "transfer", [FO_FLEET_HOLD_DISPATCH] = "dispatch"
 };
 enum { SAID = 3 };
@@ -143,7 +147,7 @@ void fo_cli_spread_say(struct fo_doc *d, const struct fo_spread_steps *s, const 
 	for (int i = 0; i < s->holds && i < SAID; i++)
 		text = fo_doc_join(d, text,
 				   fo_doc_printf(d, "%s%s on lane %s %.0f %% (most on rank %d)",
-						 hold_text[s->hold[i].hold], f->name[s->hold[i].name],
+						 fo_cli_hold_text[s->hold[i].hold], f->name[s->hold[i].name],
 						 fo_lane_name[s->hold[i].lane], 100 * s->hold[i].share,
 						 s->hold[i].rank));
 	fo_doc_line(d, "hold them", "%s; the work of rank %d holds %.1f %% of their time", text, s->rank,
@@ -164,7 +168,7 @@ void fo_cli_spread_json(struct fo_json *j, const struct fo_spread_steps *s, cons
 	fo_json_array(j, "path");
 	for (int i = 0; i < s->holds; i++)
 		fo_json_record(j, NULL, FO_TEXT("operation", f->name[s->hold[i].name]),
-			       FO_TEXT("what", hold_name[s->hold[i].hold]),
+			       FO_TEXT("what", fo_cli_hold_name[s->hold[i].hold]),
 			       FO_TEXT("lane", fo_lane_name[s->hold[i].lane]), FO_REAL("share", s->hold[i].share),
 			       FO_INT("rank", s->hold[i].rank));
 	fo_json_close(j);

@@ -32,4 +32,7 @@ FO_CHECKED fo_status fo_cli_spread_read(const struct fo_cli_spread *in, struct f
 void fo_cli_spread_say(struct fo_doc *d, const struct fo_spread_steps *s, const struct fo_fleet *f);
 void fo_cli_spread_json(struct fo_json *j, const struct fo_spread_steps *s, const struct fo_fleet *f);
 
+/* Names of what holds a step, by enum fo_fleet_hold: words in front of an operation's name, and the word alone. */
+extern const char *const fo_cli_hold_text[], *const fo_cli_hold_name[];
+
 #endif

@@ -78,7 +78,7 @@ struct fo_ledger {
 	int64_t class_ops[FO_K_COUNT];
 	int64_t comm_ns, exposed_comm_ns;
 	int64_t exposed_wait_ns, exposed_transfer_ns, exposed_comm_unknown_ns;
-	/* Of exposed_wait, in our own timelines: for other stages of a pipeline and nobody else, its bubble. */
+	/* The pipeline's bubble in our own timelines: exposed_wait for its other stages and nobody else. */
 	int64_t exposed_bubble_ns;
 	int64_t mem_ns, exposed_mem_ns, copy_ns[FO_COPY_COUNT]; /* exposed, by direction; [FO_COPY_NONE]: fills */
 	int64_t exposed_pageable_ns;                            /* of exposed_mem */

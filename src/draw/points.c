@@ -17,7 +17,7 @@ static const char *const form[FO_DRAW_STYLES] = {
 #define RING "M-7.5 0a7.5 7.5 0 1 0 15 0a7.5 7.5 0 1 0-15 0z"
 #define WIDE_RING "M-10.5 0a10.5 10.5 0 1 0 21 0a10.5 10.5 0 1 0-21 0z"
 
-/* In the colour of `kind`. */
+/* Draws in the colour of `kind`. */
 static void mark(struct fo_str *out, const char *shape, int kind, enum fo_draw_point_mark m)
 {
 	fo_str_printf(out, "<path class=\"pt s%d%s\" d=\"%s\"/>", kind, m == FO_DRAW_POINT_HOLLOW ? " open" : "",

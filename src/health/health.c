@@ -66,7 +66,7 @@ static void find_main_log(struct fo_health *h)
 	}
 }
 
-/* What nothing else tells of the devices, a plan does: it is of the job that is to be. */
+/* A plan tells of the devices where nothing else does: it is of the job that is to be. */
 static void ask_plans(struct fo_health *h)
 {
 	const struct fo_health_plan *p = h->plan;

@@ -11,10 +11,10 @@
 
 /* ---- Megatron-LM's layout: "Et*3|(tt|)*29,m|L" ---- */
 
-enum { LAYOUT_STAGES = 1024 };
+enum { LAYOUT_STAGES = 1024, LAYOUT_ELEMENTS = 100000 /* more than 10,000 layers need, with ends and bars */ };
 struct layout {
 	double layers[LAYOUT_STAGES]; /* decoders of each chunk, in the order of the model */
-	int chunks;
+	int chunks, elements;
 	bool bad;
 };
 
@@ -24,7 +24,7 @@ static void put(struct layout *l, char c)
 		l->layers[l->chunks++] = 0;
 	else if (c == 't')
 		l->layers[l->chunks - 1]++;
-	l->bad |= (c == '|' && l->chunks == LAYOUT_STAGES) || !strchr("|tEmL,", c) || l->layers[l->chunks - 1] > 1e4;
+	l->bad |= (c == '|' && l->chunks == LAYOUT_STAGES) || !strchr("|tEmL,", c) || ++l->elements > LAYOUT_ELEMENTS;
 }
 
 /* "*29" behind an element or a bracket; 1 where none is. */

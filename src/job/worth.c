@@ -1,4 +1,4 @@
-/* From a job and its cluster to src/predict, and back to what an audit says. */
+/* Translates a job and its cluster for src/predict, and the answer back to what an audit says. */
 #include "job/worth.h"
 
 #include "job/memory_int.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* What the last error says, as a text of the job's. */
+/* The last error's text, kept by the job. */
 static const char *why(struct fo_job *job)
 {
 	const char *text = fo_arena_strdup(&job->arena, fo_err_text());
@@ -53,6 +53,8 @@ static int network_ends(const struct fo_cluster *c, double end[2])
 /* One end of a range further away, by the factor that one end of another figure gives. */
 static struct fo_range stretched(struct fo_range r, double times)
 {
+	if (isnan(times)) /* fmin and fmax would leave it out */
+		return fo_range(NAN);
 	return (struct fo_range){ r.low * fmin(1, times), r.high * fmax(1, times) };
 }
 
@@ -115,6 +117,10 @@ void fo_job_step_of(struct fo_job *job, const struct fo_cluster *c, struct fo_jo
 			share->low = fmax(0, share->low + fmin(0, of));
 			share->high = fmin(1, share->high + fmax(0, of));
 		}
+	}
+	if (!fo_range_known(o->total)) {
+		o->unknown = "a setting whose value is out of range";
+		return;
 	}
 	o->tokens_s = fo_range_over(fo_range(s.tokens_s * s.seconds), o->total);
 	mfu(job, c, &a, o);

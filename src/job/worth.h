@@ -30,7 +30,7 @@ struct fo_job_gain {
 	struct fo_job_memory memory; /* with the change */
 	const char *unknown;         /* why it is not known; NULL */
 };
-/* What all of these changes together are worth. */
+/* The worth of all these changes together. */
 void fo_job_what_if(struct fo_job *job, const struct fo_cluster *c, const struct fo_job_change *change, int changes,
 		    struct fo_job_gain *out);
 

@@ -258,7 +258,7 @@ static void attempts_of(const struct climb *k, const struct rung *r, const struc
 		}
 }
 
-/* What is set over what was: "tp 8 -> 1, recomputation full -> selective". */
+/* Each new value beside the old one: "tp 8 -> 1, recomputation full -> selective". */
 static const char *change_text(struct fo_predicted_ladder *l, struct fo_job *was, struct fo_job *is,
 			       const struct attempt *a)
 {

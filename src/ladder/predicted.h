@@ -38,7 +38,7 @@ struct fo_predicted_ladder {
 	struct fo_predicted_rung rung[FO_PREDICTED_RUNGS];
 	int rungs;
 };
-/* What the document does besides and no prediction knows, one sentence without a full stop. */
+/* The rest of the document, which no prediction knows: one sentence without a full stop. */
 extern const char fo_predicted_unknown[];
 
 /* Fills the ladder of a job whose configuration is whole. The job stays as it is and must outlive *out, which needs
@@ -47,8 +47,8 @@ FO_CHECKED fo_status fo_ladder_predict(struct fo_predicted_ladder *out, struct f
 				       const struct fo_job_machine_given *given);
 void fo_predicted_ladder_fini(struct fo_predicted_ladder *l);
 
-/* Where no configuration is given: sets what torchtitan's own configuration of a model of this size has, where nobody
- * states it. Returns what was assumed, one static sentence. */
+/* Completes a job without a configuration: sets what torchtitan's own of a model of this size has, where nobody states
+ * it. Returns what was assumed, one static sentence. */
 const char *fo_ladder_assume_baseline(struct fo_job *job);
 
 #endif

@@ -456,7 +456,7 @@ static fo_status refuse(struct search *s)
 
 /* ---- stages of a pipeline ---- */
 
-/* What each stage of a split repeats, so that it fits by itself: the least that it can. Nothing else ties them, so the
+/* Each stage of a split repeats the least with which it fits by itself. Nothing else ties them, so the
  * slowest stage is as fast as it can be. */
 static fo_status choose_stages(struct search *s, const struct split *split, struct fo_choice *out, bool *fits)
 {

@@ -16,7 +16,7 @@
 /* A share of the slowest stage's time below which the even division stays: rates cannot tell less apart. */
 #define LEAST_GAIN 1e-3
 
-/* What a program of so many layers takes. */
+/* The time and memory of a program of so many layers. */
 struct whole {
 	double seconds[FO_UNIT_COUNT]; /* of one micro-batch, forward and backward */
 	double once[FO_UNIT_COUNT];    /* of the optimizer, once a step */
@@ -55,7 +55,7 @@ static bool block_names(const struct fo_program *p, int unit, int buf)
 	return false;
 }
 
-/* Where embedding and head are tied both name the matrix, and both ends have it. */
+/* A tied embedding and head both name the matrix, and both ends have it. */
 static void find_bytes(const struct fo_program *p, struct whole *w)
 {
 	for (int i = 0; i < p->nbuf; i++) {
@@ -73,7 +73,7 @@ static const struct fo_block *block_at(const struct fo_program *p, const struct 
 	return &p->block[p->slot[u->slot[instance]].block];
 }
 
-/* What lives from forward to backward is held; all else comes and goes while a block works. */
+/* Activations that live from forward to backward are held; all else comes and goes while a block works. */
 static void find_held(const struct fo_program *p, const struct fo_unrolled *u, struct whole *w)
 {
 	double *live = fo_xmalloc((size_t)(u->n + 1) * sizeof *live), now = 0;
@@ -151,7 +151,7 @@ static fo_status costs_of(const struct fo_model *m, const struct fo_lowering *ru
 	return FO_OK;
 }
 
-/* What parts with these layers cost: the slowest stage's seconds, the fullest one's bytes. */
+/* The cost of parts with these layers: the slowest stage's seconds, the fullest one's bytes. */
 static void look(const struct fo_pp_shape *shape, const int32_t *layers, const struct fo_pp_costs *c, double *slowest,
 		 double *fullest)
 {

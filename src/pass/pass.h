@@ -58,7 +58,7 @@ void fo_pass_ranks_fini(struct fo_pass_ranks *r);
 
 /* The program of the first rank of a stage, built as `first` was. */
 FO_CHECKED fo_status fo_pass_build_stage(struct fo_program *out, const struct fo_program *first, int32_t stage);
-/* What a stage of a pipeline has, and the planned bytes of each of its ranks. */
+/* One stage of a pipeline, and the planned bytes of each of its ranks. */
 struct fo_pass_stage {
 	int32_t ranks;
 	int64_t layers;

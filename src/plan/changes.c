@@ -9,7 +9,6 @@ const char *const fo_plan_field_name[FO_PLAN_FIELDS] = {
 };
 #define NEAR 1.01   /* of the goal's time: issue and reader ask for no more */
 #define GAINS 0.999 /* a change that saves less is none */
-#define Z80 1.2816  /* the upper end of memory's 80 % interval, as in the search */
 
 static bool same_stages(const struct fo_predict_uneven *a, const struct fo_predict_uneven *b)
 {
@@ -104,8 +103,7 @@ static double with(const struct fo_plan_asked *a, const struct fo_predict_layout
 	if (fo_plan_illegal(a, &legal))
 		return INFINITY;
 	fo_predict_point(&a->base, out, &s);
-	double memory = a->memory_bytes > 0 ? a->memory_bytes : a->base.job.machine.memory_bytes;
-	return s.wrong || s.bytes * exp(Z80 * s.memory_sd) > memory ? INFINITY : s.seconds;
+	return s.wrong || fo_plan_upper_bytes(&s) > fo_plan_room(a) ? INFINITY : s.seconds;
 }
 
 static int bits(uint32_t x)

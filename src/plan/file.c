@@ -62,6 +62,9 @@ static const struct fo_schema_field field[] = {
 	PLAN(named, "named", "", "place of `best` in `points`"),
 	FO_FIELD_LIST(struct fo_plan_file, best, bests, &point_schema, "best", "the division to take",
 		      .flags = FO_NEEDED, .elements = 1),
+	PLAN(fewer_devices, "fewer_devices", "", "a part of the devices that is faster than all of them; 0: none"),
+	FO_FIELD_LIST(struct fo_plan_file, fewer, fewers, &point_schema, "fewer", "the division to take on them",
+		      .elements = 1),
 	FO_FIELD_LIST(struct fo_plan_file, point, points, &point_schema, "points", "the best of each way to divide",
 		      .flags = FO_POINTER, .elements = FO_PLAN_FILE_POINTS),
 };
@@ -76,7 +79,7 @@ static void check(const void *record, struct fo_schema_reader *r)
 		fo_schema_refuse(r, "best", "one division");
 	else if (!(b->seconds_low <= b->seconds && b->seconds <= b->seconds_high))
 		fo_schema_refuse(r, "best[0].step_seconds", "a number between its low and its high one");
-	/* Of one step: what is trained in it, over its time. */
+	/* All of one step: the tokens trained in it, over its time. */
 	else if (fabs(f->global_batch * f->seq / (b->seconds * f->devices) / b->tokens_s - 1) > 1e-3)
 		fo_schema_refuse(r, "best[0].tokens_per_second_per_device",
 				 "global_batch x seq / (step_seconds x devices)");

@@ -27,8 +27,9 @@ struct fo_plan_file {
 	int64_t legal, timed, too_large;
 	double search_seconds;
 	int64_t ties, named;
-	struct fo_plan_file_point best[1], *point;
-	int64_t bests, points;
+	double fewer_devices; /* on which `fewer` is faster; 0: no part of the devices is */
+	struct fo_plan_file_point best[1], fewer[1], *point;
+	int64_t bests, fewers, points;
 };
 /* The members of the record, into the open object. */
 void fo_plan_file_write(const struct fo_plan_file *f, struct fo_json *j);

@@ -64,7 +64,7 @@ void fo_plan_landscape_of(struct fo_plan_landscape *o, const struct fo_plan_aske
 	struct looking k = { .a = a,
 			     .o = o,
 			     .cell = fo_xmalloc(CELLS * sizeof *k.cell),
-			     .usable = a->memory_bytes > 0 ? a->memory_bytes : a->base.job.machine.memory_bytes,
+			     .usable = fo_plan_room(a),
 			     .mfu_most = mfu_most };
 	for (size_t i = 0; i < CELLS; i++)
 		k.cell[i] = (struct fo_plan_place){ 0 };

@@ -1,4 +1,4 @@
-/* Where all legal divisions lie, by memory and MFU: for a picture, thinned. */
+/* The places of all legal divisions, by memory and MFU: for a picture, thinned. */
 #ifndef FO_PLAN_LANDSCAPE_H
 #define FO_PLAN_LANDSCAPE_H
 

@@ -7,7 +7,7 @@
 /* A smaller share would show as "0.0 %": such parts stand together. */
 #define SHOWN_SHARE 0.0005
 
-/* What a part of the step is called where it stands alone, among losses. */
+/* Names of the step's parts where they stand alone, among losses. */
 static const char *const name_of[FO_PREDICT_PARTS] = {
 	[FO_PREDICT_MEMORY] = "bound by memory",
 	[FO_PREDICT_RECOMPUTE] = "recomputation",
@@ -53,7 +53,7 @@ static void round_all(struct fo_plan_losses *o)
 void fo_plan_losses_of(struct fo_plan_losses *o, const struct fo_predict_step *s)
 {
 	*o = (struct fo_plan_losses){ .useful = s->mfu_causal };
-	/* What computes the model's own FLOP takes longer than at the peak. */
+	/* Products compute the model's own FLOP, and take longer than at the peak. */
 	double products = s->part[FO_PREDICT_MATMUL] + s->part[FO_PREDICT_ATTENTION] + s->part[FO_PREDICT_LOSS],
 	       few = 0;
 	add(o, "products below the peak", products / s->seconds - o->useful);
@@ -69,4 +69,24 @@ void fo_plan_losses_of(struct fo_plan_losses *o, const struct fo_predict_step *s
 	if (few > 1e-12) /* else nothing but the others' rounding */
 		add(o, "smaller parts", few);
 	round_all(o);
+}
+
+double fo_plan_reason_of(const struct fo_predict_step *best, const struct fo_predict_step *x, int *loses, int *gains,
+			 double *least)
+{
+	double most = 0;
+	*loses = *gains = -1;
+	*least = 0;
+	for (int i = 0; i < FO_PREDICT_PARTS; i++) {
+		double by = x->part[i] - best->part[i];
+		if (by > most) {
+			most = by;
+			*loses = i;
+		}
+		if (by < *least) {
+			*least = by;
+			*gains = i;
+		}
+	}
+	return most;
 }

@@ -1,4 +1,4 @@
-/* What a predicted step loses against the dense peak: shares that add up to all of it. */
+/* The losses of a predicted step against the dense peak: shares that add up to all of it. */
 #ifndef FO_PLAN_LOSSES_H
 #define FO_PLAN_LOSSES_H
 
@@ -16,6 +16,10 @@ struct fo_plan_losses {
 	double useful; /* mfu_causal: 1 less all shares, but for the last digits of a double */
 	int tenths;    /* of the useful share: it and those of the losses are 1000 together */
 };
+/* Which part makes step x slower than the best one most, and which saves most; -1: none does. Returns the seconds of
+ * the first, *least has those of the second, below 0. */
+double fo_plan_reason_of(const struct fo_predict_step *best, const struct fo_predict_step *x, int *loses, int *gains,
+			 double *least);
 void fo_plan_losses_of(struct fo_plan_losses *out, const struct fo_predict_step *s);
 
 #endif

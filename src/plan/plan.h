@@ -32,7 +32,7 @@ struct fo_plan_framework {
 extern const struct fo_plan_framework fo_plan_framework[];
 extern const int fo_plan_frameworks;
 const struct fo_plan_framework *fo_plan_framework_of(const char *id); /* NULL: none of that name */
-/* Of a form of src/job ("megatron-bridge", "torchtitan-fork"); "any" where none is like it. */
+/* The one for a form of src/job ("megatron-bridge", "torchtitan-fork"); "any" where none is like it. */
 const struct fo_plan_framework *fo_plan_framework_of_form(const char *form);
 
 enum fo_plan_again {
@@ -95,6 +95,11 @@ struct fo_plan {
  * framework lacks. FO_ENOMEM: no legal division fits; *out has the smallest. */
 FO_CHECKED fo_status fo_plan_search(struct fo_plan *out, const struct fo_plan_asked *asked);
 
+/* Is any division legal? In a fraction of a search's time. */
+bool fo_plan_possible(const struct fo_plan_asked *asked);
+/* The next smaller part of a cluster that is worth a look: half of it where that is whole nodes (below a node: whole
+ * devices), else the largest power of two of them. 0: there is none. */
+double fo_plan_part_of(double per_node, double devices);
 /* How simple a division is: smaller is simpler. */
 int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 /* Megatron-LM: stages that do not divide the layers divide layers + 2, where embedding and loss count as a layer
@@ -104,6 +109,11 @@ bool fo_plan_accounts(const struct fo_plan_asked *asked, const struct fo_predict
 const char *fo_plan_illegal(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
 /* Bytes that a division must have room for: the upper end of the 80 % interval. */
 double fo_plan_upper_bytes(const struct fo_predict_step *s);
+/* Bytes that a division may take. */
+static inline double fo_plan_room(const struct fo_plan_asked *a)
+{
+	return a->memory_bytes > 0 ? a->memory_bytes : a->base.job.machine.memory_bytes;
+}
 /* Calls fn with every legal division until it returns false; the order is fixed. For tests and benches. */
 void fo_plan_each(const struct fo_plan_asked *asked,
 		  bool (*fn)(void *ctx, const struct fo_predict_layout *l, int again), void *ctx);

@@ -13,11 +13,10 @@ static bool is_power(double n) { return n >= 1 && exp2(round(log2(n))) == n; }
 /* Devices of a node that are used where not all nodes can be whole. */
 static double used_of(double per_node) { return is_power(per_node) ? per_node : exp2(floor(log2(per_node))); }
 
-int fo_scale_sizes(double per_node, double *size)
+int fo_scale_sizes(double *size)
 {
 	int n = 0;
-	for (double d = fmax(SMALLEST, used_of(per_node) < SMALLEST ? used_of(per_node) : SMALLEST); d <= LARGEST;
-	     d *= 2)
+	for (double d = SMALLEST; d <= LARGEST; d *= 2)
 		size[n++] = d;
 	return n;
 }

@@ -49,9 +49,9 @@ struct fo_scale {
 	struct fo_scale_point point[FO_SCALE_SIZES];
 };
 
-/* Doublings from 8 devices to 262,144, of nodes that have so many devices; of nodes whose devices are no power of two
- * (racks of 72), the largest power of two below is used. Their number. */
-int fo_scale_sizes(double per_node, double *size);
+/* Doublings from 8 devices to 262,144; their number. Every node has a place in them: one whose devices are no power of
+ * two (a rack of 72) is used up to the largest power of two below. */
+int fo_scale_sizes(double *size);
 /* FO_EARG where no number of nodes has so many devices. */
 FO_CHECKED fo_status fo_scale_check(double per_node, double devices);
 /* FO_EARG, with a hint: fixed degrees, or a batch, that no size has. Sizes on which the job does not fit, and those

@@ -8,6 +8,7 @@
 #include "program/program.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -575,6 +576,58 @@ static void name_simplest(struct fo_plan *o, const struct fo_plan_asked *a, cons
 		o->named++;
 }
 
+/* ---- nothing is legal ---- */
+
+static bool stop(void *ctx, const struct fo_predict_layout *l, int again)
+{
+	(void)l;
+	(void)again;
+	*(bool *)ctx = true;
+	return false;
+}
+
+static double part_of(double n)
+{
+	if (n <= 1)
+		return 0;
+	return fmod(n, 2) == 0 ? n / 2 : exp2(ceil(log2(n)) - 1);
+}
+
+double fo_plan_part_of(double per_node, double devices)
+{
+	return devices > per_node ? per_node * part_of(devices / per_node) : part_of(devices);
+}
+
+bool fo_plan_possible(const struct fo_plan_asked *a)
+{
+	bool any = false;
+	fo_plan_each(a, stop, &any);
+	return any;
+}
+
+/* The largest part of the devices that has a division; 0: none. */
+static double part_with_division(const struct fo_plan_asked *asked)
+{
+	struct fo_plan_asked a = *asked;
+	do
+		a.devices = fo_plan_part_of(a.base.job.machine.per_node, a.devices);
+	while (a.devices >= 1 && !fo_plan_possible(&a));
+	return a.devices;
+}
+
+static fo_status refuse_batch(const struct fo_plan_asked *a)
+{
+	const double each = fmax(1, round(a->global_batch / a->devices)), part = part_with_division(a);
+	char count[32] = "one", parts[96] = "";
+	if (each > 1)
+		snprintf(count, sizeof count, "%.15g", each);
+	if (part >= 1)
+		snprintf(parts, sizeof parts, "; %.15g have a division on %.15g of the devices", a->global_batch, part);
+	return fo_hint(fo_fail(FO_EARG, "no division of %.15g devices for a batch of %.15g sequences is legal for %s",
+			       a->devices, a->global_batch, a->framework->title),
+		       "a batch of %.15g sequences has %s for each device%s", each * a->devices, count, parts);
+}
+
 static fo_status refuse(const struct fo_plan_asked *a)
 {
 	const struct fo_predict_model *m = &a->base.job.model;
@@ -612,9 +665,7 @@ static fo_status refuse(const struct fo_plan_asked *a)
 			       fo_plan_again_name[f->again]);
 	if (f->schedule >= 0 && f->pp != 1 && !(a->framework->schedules & BIT(f->schedule)))
 		return fo_fail(FO_EARG, "plan knows no schedule of %s of the kind that is fixed", a->framework->title);
-	return fo_hint(fo_fail(FO_EARG, "no division of %.15g devices for a batch of %.15g sequences is legal for %s",
-			       a->devices, a->global_batch, a->framework->title),
-		       "a batch of %.15g sequences has one for each device", a->devices);
+	return refuse_batch(a);
 }
 
 fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)

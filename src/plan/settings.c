@@ -9,8 +9,6 @@ const char *const fo_plan_words_id[FO_PLAN_WORDS] = { "flatout", "torchtitan", "
 const char *const fo_plan_words_title[FO_PLAN_WORDS] = { "run.yaml", "torchtitan (TOML)", "Megatron-LM (arguments)",
 							 "DeepSpeed (JSON)" };
 
-#define Z80 1.2816 /* the upper end of memory's 80 % interval, as in the search */
-
 struct said {
 	const struct fo_plan_asked *a;
 	const struct fo_predict_layout *l;
@@ -271,8 +269,7 @@ static const char *fit_missing(const struct fo_plan_framework *f, const struct f
 	if (wrong)
 		return wrong;
 	fo_predict_memory_of(&b, l, &s);
-	double memory = a->memory_bytes > 0 ? a->memory_bytes : job.machine.memory_bytes;
-	return s.wrong || s.bytes * exp(Z80 * s.memory_sd) <= memory
+	return s.wrong || fo_plan_upper_bytes(&s) <= fo_plan_room(a)
 		       ? s.wrong
 		       : "with its habits it may not fit; --framework plans for it";
 }

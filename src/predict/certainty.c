@@ -14,7 +14,6 @@
 #define NO_RUNS 0.12
 /* Guess: of log bytes of all but weights, gradients and states; formulas of activations miss by less. */
 #define MOST_OTHER 0.35
-#define Z80 1.2816 /* 80 % of a normal distribution are within */
 
 struct effect {
 	int constant;
@@ -61,11 +60,11 @@ static void ranges(const struct fo_predict_step *s, const double *variance, doub
 	double other = s->bytes - states;
 	for (int i = 0; i < FO_PREDICT_PARTS; i++) {
 		double mid = s->part[i], own = mid > 0 ? sqrt(variance[i]) / mid : 0,
-		       f = exp(Z80 * sqrt(own * own + common));
+		       f = exp(FO_PREDICT_Z80 * sqrt(own * own + common));
 		out->part[i] = (struct fo_range){ mid / f, mid * f };
 	}
 	/* States are counted exactly: what the sum is off by is of the other parts, which are never off by so much. */
-	double spread = other > 0 ? exp(Z80 * fmin(MOST_OTHER, s->memory_sd * s->bytes / other)) : 1;
+	double spread = other > 0 ? exp(FO_PREDICT_Z80 * fmin(MOST_OTHER, s->memory_sd * s->bytes / other)) : 1;
 	out->bytes.low = fmax(out->bytes.low, states + other / spread);
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++) {
 		bool state = i == FO_PREDICT_WEIGHTS || i == FO_PREDICT_GRADIENTS || i == FO_PREDICT_STATES;
@@ -122,7 +121,7 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 	double common = known * known + unseen * NO_RUNS * NO_RUNS + BETWEEN_RUNS * BETWEEN_RUNS +
 			style->neutral * NEUTRAL * NEUTRAL + w.moe * EXPERTS * EXPERTS;
 	out->sd = sqrt(sum + common);
-	double f = exp(Z80 * out->sd), g = exp(Z80 * s->memory_sd);
+	double f = exp(FO_PREDICT_Z80 * out->sd), g = exp(FO_PREDICT_Z80 * s->memory_sd);
 	out->seconds = (struct fo_range){ s->seconds / f, s->seconds * f };
 	out->tokens_s = (struct fo_range){ s->tokens_s / f, s->tokens_s * f };
 	out->bytes = (struct fo_range){ s->bytes / g, s->bytes * g };
@@ -147,7 +146,7 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 		rest(out, fo_predict_ground_of(r), r->meaning, r->value, r->origin);
 		if (out->terms < FO_PREDICT_TERMS) {
 			out->term[out->terms].what = r->meaning;
-			out->term[out->terms++].seconds = s->seconds * (exp(Z80 * e[i].moves) - 1);
+			out->term[out->terms++].seconds = s->seconds * (exp(FO_PREDICT_Z80 * e[i].moves) - 1);
 		}
 	}
 	if (!b->job.lora && s->mfu_causal > best_published(d->family, b->job.type))

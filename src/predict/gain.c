@@ -1,22 +1,21 @@
-/* What a change is worth, and what share each part has: both sides move with the same constants, so that what is not
+/* The worth of a change, and the share of each part: both sides move with the same constants, so that what is not
  * known of the machine does not blur what the change does. */
 #include "predict/predict_int.h"
 
 #include <string.h>
 
-/* Of log gains. Two runs of neighbouring settings differ by this much beside their prediction, however little was
- * changed, and a change is off by this share of itself: pairs of published runs of one publisher, model, device, batch
- * and date (79 % of 101 pairs are inside with these two alone, docs/accuracy.md). */
+/* Standard deviations of log gains. Two runs of neighbouring settings differ by this much beside their prediction,
+ * however little was changed, and a change is off by this share of itself: pairs of published runs of one publisher,
+ * model, device, batch and date (79 % of 101 pairs are inside with these two alone, docs/accuracy.md). */
 #define PAIR 0.02
 #define OF_CHANGE 0.35
 /* The same of stacks that no fit has seen, and of experts: Lambda's torchtitan, 70B on B200, gained 2.11 where 1.6 are
  * predicted. */
 #define OF_CHANGE_NEUTRAL 0.5
-/* Beyond a doubling the error no longer grows with the change: pairs of the same kind, vTrain's up to tenfold. */
+/* The error no longer grows with a change beyond a doubling: pairs of the same kind, vTrain's up to tenfold. */
 #define LARGE_CHANGE 0.7
-#define Z80 1.2816 /* 80 % of a normal distribution are within */
 
-/* What a standard deviation of constant i makes of it, up (1) or down (-1). */
+/* Constant i, one standard deviation up (1) or down (-1), within its bounds. */
 static double moved(const double *x, int i, double way)
 {
 	const struct fo_predict_constant_row *r = &fo_predict_constant_row[i];
@@ -80,7 +79,7 @@ void fo_predict_gain_of(const struct fo_predict_base *a, const struct fo_predict
 	}
 	bool wide = unfitted(a) || unfitted(b) || to.moe;
 	double own = (wide ? OF_CHANGE_NEUTRAL : OF_CHANGE) * fmin(fabs(size), LARGE_CHANGE);
-	double sd = sqrt(known + guessed + PAIR * PAIR + own * own), f = exp(Z80 * sd);
+	double sd = sqrt(known + guessed + PAIR * PAIR + own * own), f = exp(FO_PREDICT_Z80 * sd);
 	out->range = (struct fo_range){ out->times / f, out->times * f };
 	out->guessed = sqrt(guessed);
 	/* Habits of a stack that nobody measured are guesses, too, unless both sides have them. */
@@ -120,7 +119,7 @@ void fo_predict_shares_of(const struct fo_predict_base *b, const struct fo_predi
 		}
 	}
 	for (int k = 0; k < FO_PREDICT_PARTS; k++) {
-		double mid = s.part[k] / s.seconds, off = Z80 * sqrt(variance[k]);
+		double mid = s.part[k] / s.seconds, off = FO_PREDICT_Z80 * sqrt(variance[k]);
 		share[k] = (struct fo_range){ fmax(0, mid - off), fmin(1, mid + off) };
 	}
 }

@@ -1,4 +1,4 @@
-/* What a pipeline's slots take: the longest way through them in closed form, as walking through the schedule slot by
+/* The time of a pipeline's slots: the longest way through them in closed form, as walking through the schedule slot by
  * slot gives it (program/schedule.h; tests/unit/test_predict_events.c holds one to the other).
  *
  * A way begins with the first micro-batch's forward on the first stage, goes down to the last stage and comes back with

@@ -1,4 +1,4 @@
-/* What the slots of a pipeline's schedule take, in closed form. */
+/* The time that the slots of a pipeline's schedule take, in closed form. */
 #ifndef FO_PREDICT_PIPELINE_H
 #define FO_PREDICT_PIPELINE_H
 

@@ -208,9 +208,6 @@ void fo_predict_point(const struct fo_predict_base *b, const struct fo_predict_l
 	fo_predict_finish(b, &w, out);
 }
 
-/* Standard deviations that 80 % of a normal distribution lie within, one side. */
-#define Z80 1.2816
-
 /* The private half of fo_predict_shared. */
 struct shared {
 	bool any;
@@ -242,7 +239,7 @@ bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_pr
 		return false;
 	}
 	fo_predict_bytes(b, l, &s->w, out);
-	if (out->bytes * exp(Z80 * out->memory_sd) > most_bytes)
+	if (out->bytes * exp(FO_PREDICT_Z80 * out->memory_sd) > most_bytes)
 		return false;
 	fo_predict_time(&s->w, b->x, out);
 	fo_predict_finish(b, &s->w, out);

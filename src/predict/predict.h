@@ -200,7 +200,7 @@ enum fo_predict_memory {
 };
 extern const char *const fo_predict_memory_name[FO_PREDICT_MEMORIES];
 
-/* What a slot of a pipeline's schedule is made of: seconds of one micro-batch, forward and backward. For simulations
+/* The makings of a slot of a pipeline's schedule: seconds of one micro-batch, forward and backward. For simulations
  * event by event (plan/timeline.h). */
 enum {
 	FO_PREDICT_CALL_TENSOR,
@@ -248,8 +248,8 @@ void fo_predict_point(const struct fo_predict_base *b, const struct fo_predict_l
 void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			  struct fo_predict_step *out);
 
-/* What divisions of one tensor, context and expert parallelism and micro-batch have in common, so that a search counts
- * it once for all that follow each other. Zero at first; one for each thread and base. */
+/* Common parts of divisions of one tensor, context and expert parallelism and micro-batch, so that a search counts
+ * them once for all that follow each other. Zero at first; one for each thread and base. */
 struct fo_predict_shared {
 	double room[256]; /* private */
 };
@@ -309,7 +309,7 @@ struct fo_predict_gain {
 void fo_predict_gain_of(const struct fo_predict_base *a, const struct fo_predict_layout *before,
 			const struct fo_predict_base *b, const struct fo_predict_layout *after,
 			struct fo_predict_gain *out);
-/* What share of a step each part has, 80 %; NAN where nothing can be said. */
+/* The share of a step that each part has, 80 %; NAN where nothing can be said. */
 void fo_predict_shares_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			  struct fo_range share[FO_PREDICT_PARTS]);
 
@@ -322,7 +322,7 @@ struct fo_predict_constant_row {
 extern const struct fo_predict_constant_row fo_predict_constant_row[];
 extern const int fo_predict_constant_count;
 enum fo_predict_ground fo_predict_ground_of(const struct fo_predict_constant_row *r);
-/* What is left of a constant's prior spread: half of it where a fit has moved it. */
+/* The rest of a constant's prior spread: half of it where a fit has moved it. */
 double fo_predict_spread_of(const struct fo_predict_constant_row *r);
 
 /* The style whose words a framework's name has ("NVIDIA NeMo/Megatron-Core"), else the neutral one. */

@@ -64,6 +64,8 @@ struct fo_predict_work {
 	double known_pass[3], known_up, known_head[3];
 };
 
+/* 80 % of a normal distribution lie within so many standard deviations of its middle. */
+#define FO_PREDICT_Z80 1.2816
 /* Bytes of a reduced gradient. */
 double fo_predict_gradient_bytes(const struct fo_predict_job *j);
 /* Held by allocators and libraries of a stack that nobody measured, on top of what a model takes: 3 to 8 % for

@@ -295,7 +295,7 @@ void fo_predict_know(struct fo_predict_work *w, const double *x)
 	w->known = true;
 }
 
-/* What a layer's slots are made of. */
+/* The makings of a layer's slots. */
 static void slots_of(const struct now *n, const struct layer *y, struct fo_predict_slots *o)
 {
 	const struct fo_predict_work *w = n->w;

@@ -44,7 +44,7 @@ struct fo_price {
 /* Fills what the inputs allow; the rest is unknown. devices and mfu are needed. */
 void fo_price(const struct fo_price_in *in, struct fo_price *out);
 
-/* What so many tokens take and cost: a run of as many days as they need, by fo_price. */
+/* The time and cost of so many tokens: a run of as many days as they need, by fo_price. */
 struct fo_price_tokens_in {
 	double devices, tokens;
 	struct fo_range tokens_s;              /* of all devices */

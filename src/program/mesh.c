@@ -272,7 +272,7 @@ void fo_lowering_parts_text(const struct fo_lowering *run, int64_t layers, struc
 		fo_str_printf(out, "%s%d", i ? ", " : "", fo_lowering_part(run, layers, i, &begin));
 }
 
-/* Whether one of the own stage's chunks is this part, or has this layer. */
+/* Is one of the own stage's chunks this part, or has it this layer? */
 static bool has_part(const struct fo_lowering *run, int64_t layers, int32_t part, int64_t layer)
 {
 	const struct fo_pp_shape shape = fo_lowering_pipeline(run);

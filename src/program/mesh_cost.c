@@ -685,7 +685,7 @@ static struct held held_of(const struct mesh *x, int64_t rest)
 	return h;
 }
 
-/* Beside what waits: messages of each part and micro-batch in flight, on their way or ahead of their use. */
+/* Counts beside what waits the messages in flight of each part and micro-batch, on their way or ahead of their use. */
 static void stage_arena(const struct mesh *x, int64_t rest, struct fo_mesh_memory *o)
 {
 	const struct gradients g = gradients_of(x);

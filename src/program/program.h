@@ -436,7 +436,7 @@ void fo_pass_value_text(size_t offset, int64_t value, struct fo_str *out);
 /* "merge-qkv, fuse-loss=512", or "none". */
 void fo_passes_text(const struct fo_passes *c, struct fo_str *out);
 
-/* What stages of a pipeline have or do of their own. */
+/* Layers and recomputation of a pipeline's stages, each of its own. */
 enum { FO_STAGING_MOST = 256 }; /* parts of a model, or stages, that can be listed */
 struct fo_staging {
 	int32_t parts;   /* how many have their layers in the list below; 0: all as many, as near as can be */

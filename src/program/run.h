@@ -119,7 +119,7 @@ static inline int64_t fo_run_row_sets(const struct fo_run *r) { return r->ranks 
  * fo_opt_init_own. */
 extern const struct fo_opt fo_run_options[];
 
-/* Whether layers are divided over stages by predicted time (src/pass/divide.c); fo_run_lowering has the other ways. */
+/* Are layers divided over stages by predicted time (src/pass/divide.c)? fo_run_lowering has the other ways. */
 bool fo_run_balances(const struct fo_run *r);
 /* FO_RUN_DEVICES; false for another text. index: N, 0 where none is named. */
 bool fo_run_device_parse(const char *text, enum fo_run_device *kind, int *index);

@@ -77,7 +77,7 @@ static void list_buffers(struct fo_report_memory *m, struct fo_arena *arena, con
 	free(all);
 }
 
-/* What `ranks` of them hold that run this program. */
+/* The bytes that `ranks` of them hold that run this program. */
 static void look_at(struct fo_report_memory *m, struct fo_arena *arena, const struct fo_program *p,
 		    const struct fo_unrolled *u, int ranks)
 {

@@ -56,14 +56,8 @@ void fo_report_draw_pipeline(const struct fo_report *o, struct fo_doc *d)
 	if (b->by.of_pipeline)
 		of = fo_doc_printf(d, ", and %s of the longest that a stage took from its first pass to its last",
 				   fo_doc_num(d, b->longest, FO_DRAW_SHARE));
-	fo_doc_para(d, "%s of the time from the first pass to the last was without passes%s.",
-		    fo_doc_num(d, b->measured, FO_DRAW_SHARE), of);
-	if (isfinite(b->formula))
-		fo_doc_para(d, "Even stages and messages that take no time would leave %s of %s by %s.",
-			    fo_doc_num(d, b->formula, FO_DRAW_SHARE), b->by.of_pipeline ? "the latter" : "it",
-			    b->by.text);
-	else
-		fo_doc_para(d, "%s says nothing of these times: it wants %s.", b->by.text, b->by.condition);
+	fo_doc_para(d, "%s of the time from the first pass to the last was without passes%s; %s.",
+		    fo_doc_num(d, b->measured, FO_DRAW_SHARE), of, fo_slots_formula_text(d, b));
 }
 
 void fo_report_pipeline_json(const struct fo_report *o, struct fo_json *j)
@@ -71,15 +65,8 @@ void fo_report_pipeline_json(const struct fo_report *o, struct fo_json *j)
 	struct fo_doc d = { 0 };
 	struct pipeline x;
 	const char *why;
-	const struct fo_slots_bubble *b = &x.bubble;
 	if (pipeline_of(o, &d, &x, &why))
-		fo_json_record(j, "pipeline", FO_TEXT("schedule", fo_pp_name[x.shape.kind]),
-			       FO_INT("stages", x.shape.stages), FO_INT("micro_batches", x.shape.micro_batches),
-			       FO_INT("chunks", x.shape.chunks), FO_INT("step", x.step + 1),
-			       FO_REAL("bubble", b->measured), FO_REAL("longest_stage_bubble", b->longest),
-			       FO_REAL("formula_bubble", b->formula),
-			       FO_TEXT("formula_of", b->by.of_pipeline ? "longest_stage" : "step"),
-			       FO_TEXT("formula", b->by.text), FO_TEXT("condition", b->by.condition));
+		fo_slots_bubble_json(j, &x.bubble, &x.shape, x.step);
 	else
 		fo_json_raw(j, "pipeline", "null");
 	fo_doc_fini(&d);

@@ -299,7 +299,7 @@ static int32_t common_step(const struct files *x)
 	return last > first ? last - 1 : last;
 }
 
-/* What is missing of the pipeline; NULL: nothing, or it is none. */
+/* The part of the pipeline that is missing; NULL: none, or it is no pipeline. */
 static const char *missing(struct fo_doc *d, const struct files *x)
 {
 	if (x->stages > STAGES)
@@ -362,8 +362,8 @@ void fo_slots_bubble_of(struct fo_slots_bubble *out, const struct fo_draw_slots 
 		busy += sum[k];
 	out->longest = longest > 0 ? 1 - busy / (longest * (double)c->rows) : NAN;
 	out->measured = to > from ? 1 - busy / ((to - from) * (double)c->rows) : NAN;
-	/* Of one stage and micro-batch. A whole backward counts as its input's part: no formula of such a schedule
-	 * looks at the two apart. */
+	/* The formula takes times of one stage and micro-batch. A whole backward counts as its input's part: no formula
+	 * of such a schedule looks at the two apart. */
 	const double each = (double)c->rows * shape->micro_batches;
 	fo_pp_formula_of(&out->by, shape, sum[FO_PP_FORWARD] / each, (sum[FO_PP_BACKWARD] + sum[FO_PP_INPUT]) / each,
 			 sum[FO_PP_WEIGHT] / each);
@@ -377,10 +377,36 @@ const char *fo_slots_bubble_text(struct fo_doc *d, const struct fo_slots_bubble 
 	if (b->by.of_pipeline)
 		text = fo_doc_printf(d, "%s, %s of the longest that a stage took", text,
 				     fo_doc_num(d, b->longest, FO_DRAW_SHARE));
+	const char *most = b->by.bound ? "at most " : "";
 	if (!isfinite(b->formula))
 		return fo_doc_printf(d, "%s; the formula does not hold for these times", text);
-	return fo_doc_printf(d, "%s; even stages would leave %s%s by the formula", text,
+	return fo_doc_printf(d, "%s; even stages would leave %s%s%s by the formula", text, most,
 			     fo_doc_num(d, b->formula, FO_DRAW_SHARE), b->by.of_pipeline ? " of the latter" : "");
+}
+
+const char *fo_slots_formula_text(struct fo_doc *d, const struct fo_slots_bubble *b)
+{
+	const char *most = b->by.bound ? "at most " : "";
+	const char *of = b->by.of_pipeline ? "a stage's own time" : "it";
+	if (!isfinite(b->formula))
+		return fo_doc_printf(d, "%s says nothing of these times: it wants %s", b->by.text, b->by.condition);
+	return fo_doc_printf(d, "even stages and messages that take no time would leave %s%s of %s by %s", most,
+			     fo_doc_num(d, b->formula, FO_DRAW_SHARE), of, b->by.text);
+}
+
+void fo_slots_bubble_json(struct fo_json *j, const struct fo_slots_bubble *b, const struct fo_pp_shape *shape,
+			  int32_t step)
+{
+	fo_json_object(j, "pipeline");
+	fo_json_put(j, FO_TEXT("schedule", fo_pp_name[shape->kind]), FO_INT("stages", shape->stages),
+		    FO_INT("micro_batches", shape->micro_batches), FO_INT("chunks", shape->chunks));
+	if (step >= 0)
+		fo_json_put(j, FO_INT("step", step + 1));
+	fo_json_put(j, FO_REAL("bubble", b->measured), FO_REAL("longest_stage_bubble", b->longest),
+		    FO_REAL("formula_bubble", b->formula),
+		    FO_TEXT("formula_of", b->by.of_pipeline ? "longest_stage" : "step"), FO_TEXT("formula", b->by.text),
+		    FO_TEXT("condition", b->by.condition));
+	fo_json_close(j);
 }
 
 void fo_slots_draw(struct fo_doc *d, struct fo_draw_slots *c, const struct fo_pp_shape *shape, int32_t step)

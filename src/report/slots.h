@@ -40,6 +40,12 @@ struct fo_slots_bubble {
 void fo_slots_bubble_of(struct fo_slots_bubble *out, const struct fo_draw_slots *c, const struct fo_pp_shape *shape);
 /* "23.1 % of the time from the first pass to the last of step 5; even stages would leave 20.0 % (...)". */
 const char *fo_slots_bubble_text(struct fo_doc *d, const struct fo_slots_bubble *b, int32_t step);
+/* "even stages and messages that take no time would leave at most 20.0 % of a stage's own time by ...", or why the
+ * formula says nothing. */
+const char *fo_slots_formula_text(struct fo_doc *d, const struct fo_slots_bubble *b);
+/* The object "pipeline" of a JSON. step: from 0; -1: none of a run. */
+void fo_slots_bubble_json(struct fo_json *j, const struct fo_slots_bubble *b, const struct fo_pp_shape *shape,
+			  int32_t step);
 /* Names such a picture and puts it into the document. */
 void fo_slots_draw(struct fo_doc *d, struct fo_draw_slots *c, const struct fo_pp_shape *shape, int32_t step);
 

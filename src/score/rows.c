@@ -402,7 +402,7 @@ static void gradients(struct reader *r)
 		j->kept_gradient = fo_score_has(r->row->precision, "fp32 grad") ? 6 : 2;
 }
 
-/* What a cell says that cannot be, in one sentence; NULL. */
+/* One sentence on a cell that says what cannot be; NULL: none does. */
 static const char *impossible(struct reader *r)
 {
 	static const struct {

@@ -185,8 +185,8 @@ static double alike(const struct scoring *s, int k, int i)
 	return s->c[k].work.habits == s->c[i].work.habits ? times * SAME_HABITS : times;
 }
 
-/* What 80 % of rows of other models kept to, those of the same publisher first, and what strangers do: the fewer
- * models of a publisher are known, the more of it. */
+/* The width that 80 % of rows of other models kept to, those of the same publisher first, and that of strangers: the
+ * fewer models of a publisher are known, the more of the latter. */
 static void widths(struct scoring *s)
 {
 	struct weighted *w = fo_xmalloc(2 * (size_t)(s->all + 1) * sizeof *w);
@@ -253,7 +253,7 @@ static void guesses(struct scoring *s)
 	free(w);
 }
 
-/* What allocators and libraries hold on top of a model's bytes: seen = times x bytes + more, least squares of logs.
+/* Allocators and libraries hold more than a model's bytes: seen = times x bytes + more, least squares of logs.
  * Few models hold against a prior of 10 % and 8 GiB that each is known within 5 %. */
 struct overhead {
 	double times, more;

@@ -11,7 +11,7 @@
 /* One published run, as predict.h wants it. Texts live in the table's arena. */
 struct fo_score_row {
 	int line;
-	/* Of a run on this machine: options of `flatout predict`, its profile (relative to the table), ranks; else
+	/* A run on this machine: options of `flatout predict`, its profile (relative to the table), ranks; else
 	 * NULL, NAN. */
 	const char *options, *profile;
 	double ranks;

@@ -109,7 +109,7 @@ static int32_t end_id(const struct heap *h, int32_t transfer) { return h->lane_i
 static int32_t begin_id(const struct heap *h, int32_t transfer) { return h->lane_ids + 2 * transfer + 1; }
 static bool is_begin(const struct heap *h, int32_t id) { return id >= h->lane_ids && (id - h->lane_ids) % 2 == 1; }
 
-/* What begins at a moment does so after all that ends then. */
+/* An operation that begins at a moment does so after all that end then. */
 static bool before(const struct heap *h, int32_t a, int32_t b)
 {
 	if (h->key[a] < h->key[b] || h->key[a] > h->key[b])
@@ -427,7 +427,7 @@ static void release(struct engine *e, int32_t id, double now)
 			e->ready[e->readies++] = member[k];
 		c->ready = c->ahead;
 	}
-	/* From here on its number may be another's. */
+	/* Its number may be another's from here on. */
 	fo_array_room(&e->unused, &e->unused_cap, (size_t)e->unuseds, sizeof *e->unused);
 	e->unused[e->unuseds++] = id;
 }

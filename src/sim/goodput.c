@@ -105,7 +105,8 @@ void fo_goodput_of(const struct fo_goodput_in *in, struct fo_goodput *out)
 				    .failure_s = 1 / f,
 				    .failures = f * in->days * DAY_S };
 	out->share = fo_goodput_share(f, save, restart, out->interval_s);
-	out->saving = isinf(out->interval_s) ? 0 : out->share * save / out->interval_s;
+	/* An interval of 0 is the best where saves take no time. */
+	out->saving = save > 0 && !isinf(out->interval_s) ? out->share * save / out->interval_s : 0;
 	out->failing = fmax(0, 1 - out->share - out->saving);
 	out->drawn = draw(in, out->interval_s);
 }

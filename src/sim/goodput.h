@@ -1,4 +1,4 @@
-/* What share of a job's time its steps take part in the result: checkpoints, failures and restarts taken off.
+/* The share of a job's time whose steps are part of the result: checkpoints, failures and restarts taken off.
  *
  * A job saves after every `interval_s` of training, and a save stops it for `save_s`. Any failure stops all of it: what
  * was done since the last whole checkpoint is lost, and steps go on `restart_s` later, unless another failure begins
@@ -38,12 +38,12 @@ void fo_goodput_of(const struct fo_goodput_in *in, struct fo_goodput *out);
 /* The mean share, and the interval that makes it largest, for a rate of failures in a second. */
 double fo_goodput_share(double failures_s, double save_s, double restart_s, double interval_s);
 double fo_goodput_best(double failures_s, double save_s);
-/* Of all devices in a second. */
+/* Failures of all devices in a second. */
 double fo_goodput_rate(double failures, double devices);
 /* The middle of a range: of the logarithm, but of ranges that begin at 0. */
 double fo_goodput_middle(struct fo_range r);
 
-/* What is published, for jobs that say nothing of their own. Failures: 2.34 to 6.5 of 1,000 node-days in Meta's A100
+/* Published figures, for jobs that say nothing of their own. Failures: 2.34 to 6.5 of 1,000 node-days in Meta's A100
  * research clusters (Revisiting Reliability in Large-Scale Machine Learning Research Clusters, 2024); Llama 3's 419
  * unexpected interruptions in 54 days of 16,384 H100 are 3.79 (The Llama 3 Herd of Models, 2024). Saves and restarts
  * are guesses: of the same 54 days more than 90 % were effective, so 466 interruptions took 17 minutes each at most,

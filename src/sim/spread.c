@@ -12,7 +12,7 @@ enum { STEPS = 100, LEAST_STEPS = 3, TENTHS = 10 };
 /* Operations of all drawn steps together, where nobody says how many: 4 to 12 s of a processor (bench/sim). */
 #define OPERATIONS 1e7
 
-/* What held the steps so far, by operation, lane and kind, and by rank. */
+/* Seconds that held the steps so far, by operation, lane and kind, and by rank. */
 struct held {
 	struct fo_fleet_share *share;
 	double *best_s; /* of each share, of the step in which one class had most of it */

@@ -153,7 +153,7 @@ static int64_t number_of(const struct own *x, const struct fo_timeline_collectiv
 	return n;
 }
 
-/* Between two stages messages in either direction of the model keep their order, and one may overtake the other's. */
+/* Messages between two stages keep their order in each direction of the model; one direction may overtake the other. */
 static const char *direction_of(int lane)
 {
 	switch (lane) {

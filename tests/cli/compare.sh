@@ -64,7 +64,7 @@ says 'left out: .*c/timeline.fot'
 rm c/run.json
 run 0 compare a c
 says 'options of both runs are not known'
-refused 2 "takes two run directories or two traces, got 1" compare a
+refused 2 "takes two run directories, two traces or two plans, got 1" compare a
 refused 2 "'text' is not a run directory" compare a text
 refused 3 "'none'" compare none a
 # A page of the same.

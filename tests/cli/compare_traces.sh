@@ -141,7 +141,7 @@ says 'the slowest of 2 ranks'
 # What cannot be compared.
 printf '{"schemaVersion": 1, "traceEvents": []}\n' >none.json
 refused 2 "'none.json' has no GPU operations" compare a.json none.json
-refused 2 "takes two run directories or two traces, got 1" compare a.json
+refused 2 "takes two run directories, two traces or two plans, got 1" compare a.json
 refused 3 "'absent.json'" compare a.json absent.json
 printf 'no trace' >text
 refused 2 "'text'" compare text a.json

@@ -18,7 +18,7 @@ run 0 plan $eight --framework torchtitan
 flat "legal divisions in"
 flat "Settings: torchtitan (TOML)"
 flat "Why others lose to the fastest"
-flat "What twice of it would give at least"
+flat "What more would give at least"
 ! grep -q 'nan' out || wrong "$(grep nan out)"
 
 run 0 plan $eight --framework megatron --top 12 --json=one
@@ -139,11 +139,44 @@ refused 2 "--global-batch=512" $eight --micro-batches 4
 refused 2 "--recompute=none" $eight --recompute-layers 3
 refused 2 "tp=8" $eight --fix tp
 refused 2 "tp, cp, pp" $eight --fix speed=2
+refused 2 "from 1 to 1000000" $eight --fix tp=inf
 refused 2 "devices are" $eight --fix tp=3
 refused 2 "--global-tokens" --model llama-3.1-8b --cluster 2xHGX-H100 --seq 8192
 refused 2 "--seq" --model llama-3.1-8b --cluster 2xHGX-H100 --global-batch 8
-refused 2 "has one for each device" $eight --framework deepspeed --global-batch 7
+refused 2 "has one for each device; 7 have a division on 1 of the devices" $eight --framework deepspeed --global-batch 7
 refused 2 "give one kind" --model llama-3.1-8b --cluster 8xH100+8xA100 --seq 8192 --global-batch 128
+# Odd numbers of devices: the nearest batch and the part of the devices that work do.
+odd="--model llama-3.1-8b --seq 8192"
+refused 2 "a batch of 120 sequences has 5 for each device; 128 have a division on 16 of the devices" $odd --cluster 3xHGX-H100 --global-batch 128
+run 0 plan $odd --cluster 3xHGX-H100 --global-batch 120
+run 0 plan $odd --cluster 2xHGX-H100 --global-batch 128
+refused 2 "1024 have a division on 512 of the devices" $odd --cluster 1000xH100 --global-batch 1024
+run 0 plan $odd --cluster 512xH100 --global-batch 1024
+run 0 plan $odd --cluster 1000xH100 --global-batch 1000 --json=thousand
+holds 'd["best"][0]["dp"] * d["best"][0]["tp"] * d["best"][0]["cp"] * d["best"][0]["pp"] == 1000' thousand
+run 0 plan $odd --cluster 16xHGX-H100 --global-batch 4 --json=few
+holds 'all(p["dp"] <= 4 and p["dp"] * p["micro_batch"] * p["micro_batches"] == 4 for p in d["points"])' few
+run 1 plan --model llama-3.1-8b --seq 1048576 --cluster 1xHGX-H100 --global-batch 8
+flat "16 such devices would hold it"
+run 0 plan --model llama-3.1-8b --seq 1048576 --cluster 2xHGX-H100 --global-batch 16
+run 1 plan --model deepseek-v3 --seq 4096 --cluster 1xHGX-H100 --global-batch 64
+run 0 plan --model mixtral-8x7b --seq 4096 --cluster 2xHGX-H100 --global-batch 64 --json=moe
+holds 'all(8 % p["ep"] == 0 for p in d["points"])' moe
+
+# One more node; a part of the devices that is faster than all of them, which is the plan for that part.
+run 0 plan --model llama-3.2-1b --seq 8192 --cluster 1xH100 --global-batch 8
+flat "1 more device "
+! grep -q "^Fewer" out || wrong "fewer than one device"
+slow="--model llama-3.2-1b --seq 1024 --global-batch 64 --measured-bandwidth 0.2 --framework deepspeed"
+run 0 plan $slow --cluster 8xHGX-H100
+flat "fewer devices are faster: 8 of 64 take"
+flat "More devices: not possible, no number of them up to 128 has a division for a batch of 64 sequences"
+run 0 plan $slow --cluster 8xHGX-H100 --json=slow
+run 0 plan $slow --cluster 1xHGX-H100 --json=part
+holds 'd["fewer_devices"] == 8 and d["fewer"] == json.load(open("part"))["best"]' slow
+holds '[m["gains"] for m in d["more"]] == ["no", "yes", "no", "yes", "not possible"]' slow
+holds 'd["fewer_devices"] == 0 and d["fewer"] == [] and d["more"][4]["devices"] == 16 and d["more"][4]["times"] < 1' part
+run 0 price slow
 # What does not fit is said as predict says it, with its status.
 large="--model llama-3.1-405b --cluster 1xHGX-H100 --seq 8192 --global-batch 128"
 run 1 plan $large

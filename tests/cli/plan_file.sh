@@ -82,6 +82,11 @@ refused 2 "Q1000" compare --clusters 2xHGX-H100,2xQ1000 $job
 refused 2 "both say where" compare --clusters 2xHGX-H100,2xHGX-B200 --cluster 2xHGX-A100 $job
 refused 2 "2 plans" compare --clusters 2xHGX-H100,2xHGX-B200 $job --rent 1,2,3
 refused 3 "fits on '1xHGX-H100'" compare --clusters 1xHGX-H100,1xHGX-B200 --model llama-3.1-405b --seq 8192 --global-batch 128
+run 0 compare plan.json b200.json --rent 0..3
+says "has no ratio"
+grep -q 'nan' out && wrong "$(grep nan out)"
+refused 2 "'flatout compare --help'" compare plan.json b200.json plan.json
+grep -qF 'x0a' err && wrong "a line break in a hint: $(cat err)"
 refused 2 "half.json" compare plan.json half.json
 refused 2 "schema" compare plan.json newer.json
 refused 2 "is a plan and" compare plan.json other.json

@@ -40,6 +40,8 @@ grep -q 'stage 3' t.svg || wrong "no stage 3 in the picture"
 "$python" -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse("t.svg")' || wrong "t.svg is no XML"
 grep -q 'From the peak to the MFU' page.html || wrong "no waterfall on the page"
 run 0 predict $seventy --cluster 16xHGX-H100 --framework megatron --tp 8 --pp 4 --svg t.svg --html page.html # its own files are written anew
+# More micro-batches than are simulated: the page goes without a timeline.
+run 0 predict --model llama-3.2-1b --cluster 1xHGX-H100 --seq 128 --global-batch 100000000 --pp 8 --html many.html
 echo mine >mine.svg
 run 2 predict $seventy --cluster 16xHGX-H100 --tp 8 --svg mine.svg
 [ "$(cat mine.svg)" = mine ] || wrong "a file of the user's is gone"

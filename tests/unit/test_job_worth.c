@@ -158,6 +158,7 @@ static void test_uneven(void **state)
 		{ "Et*3|(tt|)*14t,L", 4, NAN, NAN, NAN, NAN, { 9, 8, 7 }, 4 },
 		{ "Et*3|(tt|)*14t,L", 5, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 0 },
 		{ "t*9999999|", 2, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 0 },
+		{ "(E*9999m*9999)*9999", 2, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 0 },
 		{ "(((", 2, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 0 },
 		{ "t*32|x", 2, NAN, NAN, NAN, NAN, { 0, 0, 0 }, 0 },
 	};

@@ -1,12 +1,15 @@
 /* What a search returns, in random cases: Flatout's divisions lower by the settings that are printed, verify and plan
- * their memory; all simulate to their closed form; none of all legal divisions is faster; and more memory, faster links
- * and more devices are never worse. That fo_plan_each misses nothing is test_plan.c's affair.
- * FLATOUT_PLAN_CASES asks for another number of cases, FLATOUT_RANK_SEED for others. */
+ * their memory; all simulate to their closed form; none of all legal divisions is faster; more memory, faster links and
+ * more devices, where a part of them may be idle, are never worse; the reasons and the gains that are said are true.
+ * That fo_plan_each misses nothing is test_plan.c's affair. FLATOUT_PLAN_CASES asks for another number of cases,
+ * FLATOUT_RANK_SEED for others. */
 #include "base/opt.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "hw/catalogue.h"
 #include "pass/pass.h"
+#include "plan/losses.h"
+#include "plan/more.h"
 #include "plan/plan.h"
 #include "plan/settings.h"
 #include "plan/timeline.h"
@@ -230,12 +233,32 @@ static double best_with(struct fo_plan_asked a, const struct fo_predict_machine 
 	return best_of(&a);
 }
 
+/* The fastest that the answer says: of all devices, or of a part of them. All parts are looked at here. */
+static double said(const struct fo_plan_asked *asked, int *idle)
+{
+	static struct fo_plan all, part;
+	struct fo_plan_asked a = *asked;
+	double least = INFINITY;
+	const fo_status st = fo_plan_search(&all, asked);
+	fo_err_clear();
+	assert_int_equal(st, FO_OK);
+	const double now = all.point[0].step.seconds, devices = fo_plan_fewer(&part, asked, &all),
+		     s = devices > 0 ? part.point[0].step.seconds : now;
+	for (a.devices /= 2; a.devices >= 1; a.devices /= 2)
+		least = fmin(least, best_of(&a));
+	assert_true(s == fmin(now, least));
+	a.devices = devices;
+	if (devices > 0)
+		assert_null(fo_plan_illegal(&a, &part.point[part.named].layout));
+	*idle += devices > 0;
+	return s;
+}
+
 static void test_more(void **state)
 {
 	(void)state;
 	const int cases = asked(40);
-	int larger = 0;
-	double worst = 0;
+	int larger = 0, idle = 0;
 	for (int i = 0; i < cases; i++) {
 		struct fo_plan_asked a;
 		draw_asked(&a, (double)(1 << draw(6)));
@@ -252,18 +275,106 @@ static void test_more(void **state)
 		assert_true(best_with(a, &m) <= now * 1.001);
 		b = a;
 		b.devices *= 2;
-		const double twice = best_of(&b);
-		larger += isfinite(now);
-		if (isfinite(now)) {
-			if (twice > now * 1.001)
-				print_message("%s, %s: %.0f devices %.4f s, %.0f %.4f s, batch %.0f\n", a.framework->id,
-					      a.base.job.machine.name, a.devices, now, b.devices, twice,
-					      a.global_batch);
-			worst = fmax(worst, twice / now - 1);
-		}
+		if (!isfinite(now))
+			continue;
+		const double part = said(&a, &idle), twice = said(&b, &idle);
+		if (twice > part * 1.001)
+			fail_msg("%s, %s: %.0f devices %.4f s, %.0f %.4f s, batch %.0f", a.framework->id,
+				 a.base.job.machine.name, a.devices, part, b.devices, twice, a.global_batch);
+		larger++;
 	}
-	print_message("%d of %d clusters hold the job; twice the devices are at worst %.2f %% slower\n", larger, cases,
-		      100 * worst);
+	print_message("%d of %d clusters hold the job; for %d of %d answers a part of the devices is faster\n", larger,
+		      cases, idle, 2 * larger);
+}
+
+/* ---- what is said ---- */
+
+/* The part that is blamed grows more than any other, by the prediction of both divisions alone. */
+static int check_reasons(const struct fo_plan_asked *a, const struct fo_plan *plan)
+{
+	struct fo_predict_step best, x;
+	fo_predict_point(&a->base, &plan->point[0].layout, &best);
+	for (int k = 1; k < plan->points; k++) {
+		int loses, gains;
+		double least, sum = 0;
+		const double most = fo_plan_reason_of(&plan->point[0].step, &plan->point[k].step, &loses, &gains,
+						      &least);
+		fo_predict_point(&a->base, &plan->point[k].layout, &x);
+		if (x.seconds > best.seconds * (1 + 1e-9))
+			assert_true(loses >= 0 && most > 0);
+		for (int i = 0; i < FO_PREDICT_PARTS; i++) {
+			const double by = x.part[i] - best.part[i];
+			assert_true(by <= most + 1e-9 * best.seconds && by >= least - 1e-9 * best.seconds);
+			sum += by;
+			if (i == loses)
+				assert_true(fabs(by - most) <= 1e-9 * best.seconds);
+		}
+		assert_true(fabs(sum - (x.seconds - best.seconds)) <= 1e-6 * best.seconds);
+	}
+	return plan->points - 1;
+}
+
+/* A gain is what the division with it takes on the changed machine, and no more than the best there gains. */
+static void check_gain(const struct fo_plan_asked *a, const struct fo_plan *plan, int of, const struct fo_plan_more *m)
+{
+	struct fo_predict_job job = a->base.job;
+	struct fo_plan_asked b = *a;
+	struct fo_predict_step s;
+	const double now = a->global_batch / plan->point[0].step.seconds;
+	job.machine.net_byte_s *= of == FO_PLAN_MORE_NET ? 2 : 1;
+	job.machine.node_byte_s *= of == FO_PLAN_MORE_NODE ? 2 : 1;
+	assert_null(fo_predict_prepare(&job, &b.base));
+	b.memory_bytes *= of == FO_PLAN_MORE_MEMORY ? 2 : 1;
+	b.global_batch *= of == FO_PLAN_MORE_BATCH ? 2 : 1;
+	b.devices = m->devices;
+	assert_true(m->global_batch == b.global_batch && m->layout.devices == b.devices);
+	assert_null(fo_plan_illegal(&b, &m->layout));
+	fo_predict_point(&b.base, &m->layout, &s);
+	assert_null(s.wrong);
+	assert_true(fo_plan_upper_bytes(&s) <= b.memory_bytes * (1 + 1e-9));
+	assert_true(fabs(b.global_batch / s.seconds / now / m->times - 1) < 1e-9);
+	assert_true(best_of(&b) <= s.seconds * 1.001);
+	assert_true(m->range.low <= m->times * (1 + 1e-9) && m->times <= m->range.high * (1 + 1e-9));
+	assert_true((m->gains == FO_PLAN_GAINS) <= (m->range.low > 1));
+	if (of != FO_PLAN_MORE_DEVICES && of != FO_PLAN_MORE_BATCH) /* what was best remains possible */
+		assert_true(m->times > .999);
+}
+
+static void test_said(void **state)
+{
+	(void)state;
+	static struct fo_plan plan;
+	const int cases = asked(20);
+	int jobs = 0, reasons = 0, gains = 0, steps = 0;
+	for (int i = 0; i < 10 * cases && jobs < cases; i++) {
+		struct fo_plan_asked a;
+		struct fo_plan_more more[FO_PLAN_MORES];
+		draw_asked(&a, (double)(1 + draw(32)));
+		a.memory_bytes = a.memory_bytes > 0 ? a.memory_bytes : a.base.job.machine.memory_bytes;
+		const fo_status st = fo_plan_search(&plan, &a);
+		fo_err_clear();
+		if (st != FO_OK)
+			continue;
+		jobs++;
+		reasons += check_reasons(&a, &plan);
+		fo_plan_more_of(more, &a, &plan);
+		for (int of = 0; of < FO_PLAN_MORES; of++) {
+			if (more[of].gains == FO_PLAN_GAINS_NONE)
+				continue;
+			check_gain(&a, &plan, of, &more[of]);
+			gains++;
+		}
+		/* None of the additions that are smaller, or of all where none is named, has a division. */
+		const double node = a.base.job.machine.per_node, unit = a.devices < node ? 1 : node;
+		struct fo_plan_asked b = a;
+		const bool none = more[FO_PLAN_MORE_DEVICES].gains == FO_PLAN_GAINS_NONE;
+		const double end = none ? 2 * a.devices + 1 : more[FO_PLAN_MORE_DEVICES].devices;
+		for (b.devices += unit; b.devices < end; b.devices += unit, steps++)
+			assert_true(isinf(best_of(&b)));
+	}
+	print_message("%d jobs: %d reasons and %d gains are true, %d additions are impossible\n", jobs, reasons, gains,
+		      steps);
+	assert_int_equal(jobs, cases);
 }
 
 static int load(void **state)
@@ -284,6 +395,7 @@ int main(void)
 		cmocka_unit_test(test_programs),
 		cmocka_unit_test(test_best),
 		cmocka_unit_test(test_more),
+		cmocka_unit_test(test_said),
 	};
 	return cmocka_run_group_tests(tests, load, unload);
 }

@@ -1,0 +1,143 @@
+#include "plan/more.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- fewer devices ---- */
+
+double fo_plan_fewer(struct fo_plan *out, const struct fo_plan_asked *asked, const struct fo_plan *all)
+{
+	struct fo_plan *other = fo_xmalloc(sizeof *other);
+	const struct fo_predict_step *now = &all->point[0].step;
+	const double node = asked->base.job.machine.per_node;
+	struct fo_plan_asked a = *asked;
+	double best = now->seconds, of = 0;
+	for (double n = fo_plan_part_of(node, asked->devices); n >= 1; n = fo_plan_part_of(node, n)) {
+		if (now->mfu_causal * asked->devices >= n) /* at the peak these would take as long */
+			break;
+		a.devices = n;
+		if (fo_plan_search(other, &a) == FO_OK && other->point[0].step.seconds < best) {
+			best = other->point[0].step.seconds;
+			*out = *other;
+			of = n;
+		}
+		fo_err_clear();
+	}
+	free(other);
+	return of;
+}
+
+/* ---- more of a resource ---- */
+
+const char *const fo_plan_gains_name[] = {
+	[FO_PLAN_GAINS] = "yes",
+	[FO_PLAN_GAINS_NOT] = "no",
+	[FO_PLAN_GAINS_UNSURE] = "within the error",
+	[FO_PLAN_GAINS_GUESS] = "rests on a guess",
+	[FO_PLAN_GAINS_NONE] = "not possible",
+};
+enum { TRIES = 128 }; /* nodes more, at most as many as there are */
+
+static double node_of(const struct fo_plan_asked *a)
+{
+	const double node = a->base.job.machine.per_node;
+	return a->devices < node ? 1 : node;
+}
+
+void fo_plan_with(struct fo_plan_asked *out, const struct fo_plan_asked *asked, enum fo_plan_more_of of)
+{
+	struct fo_predict_job job = asked->base.job;
+	*out = *asked;
+	switch (of) {
+	case FO_PLAN_MORE_MEMORY:
+		out->memory_bytes = 2 * (asked->memory_bytes > 0 ? asked->memory_bytes : job.machine.memory_bytes);
+		return;
+	case FO_PLAN_MORE_BATCH: out->global_batch *= 2; return;
+	case FO_PLAN_MORE_DEVICES: out->devices += node_of(asked); return;
+	case FO_PLAN_MORE_NET: job.machine.net_byte_s *= 2; break;
+	case FO_PLAN_MORE_NODE: job.machine.node_byte_s *= 2; break;
+	default: return;
+	}
+	(void)fo_predict_prepare(&job, &out->base); /* what could be prepared before still can */
+}
+
+static double sequences_s(const struct fo_plan_point *p, const struct fo_plan_asked *a)
+{
+	return a->global_batch / p->step.seconds;
+}
+
+/* The fastest in the axes of the divisions of `all`. */
+static bool search_axes(struct fo_plan_point *out, const struct fo_plan_asked *asked, const struct fo_plan *all,
+			struct fo_plan *scratch)
+{
+	struct fo_plan_asked a = *asked;
+	bool any = false;
+	for (int i = 0; i < all->points; i++) {
+		const struct fo_predict_layout *l = &all->point[i].layout;
+		a.fixed.tp = l->tp, a.fixed.cp = l->cp, a.fixed.pp = l->pp, a.fixed.ep = l->ep;
+		if (fo_plan_search(scratch, &a) == FO_OK &&
+		    (!any || scratch->point[0].step.seconds < out->step.seconds)) {
+			*out = scratch->point[0];
+			any = true;
+		}
+		fo_err_clear();
+	}
+	return any;
+}
+
+/* The fewest devices more that have a division which fits; up to twice as many. */
+static bool search_devices(struct fo_plan_point *out, struct fo_plan_asked *a, struct fo_plan *scratch)
+{
+	const double unit = node_of(a), now = a->devices;
+	for (int i = 1; i <= TRIES && i * unit <= now; i++) {
+		a->devices = now + i * unit;
+		const bool found = fo_plan_possible(a) && fo_plan_search(scratch, a) == FO_OK;
+		fo_err_clear();
+		if (!found)
+			continue;
+		*out = scratch->point[0];
+		return true;
+	}
+	return false;
+}
+
+static enum fo_plan_gains gains_of(const struct fo_plan_more *m, bool guess)
+{
+	if (fabs(m->times - 1) < 1e-6 || m->range.high < 1)
+		return FO_PLAN_GAINS_NOT;
+	if (guess)
+		return FO_PLAN_GAINS_GUESS;
+	return m->range.low > 1 ? FO_PLAN_GAINS : FO_PLAN_GAINS_UNSURE;
+}
+
+void fo_plan_more_of(struct fo_plan_more out[FO_PLAN_MORES], const struct fo_plan_asked *asked,
+		     const struct fo_plan *all)
+{
+	struct fo_plan *scratch = fo_xmalloc(sizeof *scratch);
+	const struct fo_plan_point *now = &all->point[0];
+	for (int i = 0; i < FO_PLAN_MORES; i++) {
+		struct fo_plan_asked a;
+		struct fo_plan_point p;
+		struct fo_predict_gain g;
+		out[i] = (struct fo_plan_more){ .gains = FO_PLAN_GAINS_NONE, .times = NAN, .range = fo_range(NAN) };
+		fo_plan_with(&a, asked, (enum fo_plan_more_of)i);
+		if (i == FO_PLAN_MORE_NET && asked->devices <= asked->base.job.machine.per_node)
+			continue;
+		if (i == FO_PLAN_MORE_DEVICES)
+			a.devices = asked->devices;
+		const bool found = i == FO_PLAN_MORE_DEVICES ? search_devices(&p, &a, scratch)
+							     : search_axes(&p, &a, all, scratch);
+		out[i].devices = a.devices;
+		if (!found)
+			continue;
+		fo_predict_gain_of(&asked->base, &now->layout, &a.base, &p.layout, &g);
+		out[i].global_batch = a.global_batch;
+		out[i].layout = p.layout;
+		out[i].times = sequences_s(&p, &a) / sequences_s(now, asked);
+		out[i].range = fo_range_scaled(out[i].times / g.times, g.range);
+		out[i].gains = gains_of(&out[i], g.rests_on_guess);
+	}
+	free(scratch);
+}

@@ -1,0 +1,43 @@
+/* What fewer devices would do as fast, and what more of a resource would gain. */
+#ifndef FO_PLAN_MORE_H
+#define FO_PLAN_MORE_H
+
+#include "plan/plan.h"
+
+/* The fastest plan for the same batch on a part of the devices, where it is faster than the plan for all of them:
+ * returns its devices and fills in *out. 0: none is, and *out is not defined. A part that could not be faster at the
+ * devices' peak is not searched. */
+double fo_plan_fewer(struct fo_plan *out, const struct fo_plan_asked *asked, const struct fo_plan *all);
+
+/* Twice the resource; of devices, one node more (below a node one device), or the fewest more that a division has. */
+enum fo_plan_more_of {
+	FO_PLAN_MORE_MEMORY,
+	FO_PLAN_MORE_NET,
+	FO_PLAN_MORE_NODE, /* links inside a node */
+	FO_PLAN_MORE_BATCH,
+	FO_PLAN_MORE_DEVICES,
+	FO_PLAN_MORES
+};
+enum fo_plan_gains {
+	FO_PLAN_GAINS,
+	FO_PLAN_GAINS_NOT,
+	FO_PLAN_GAINS_UNSURE, /* its interval has 1 */
+	FO_PLAN_GAINS_GUESS,  /* it rests on a guess */
+	FO_PLAN_GAINS_NONE,   /* there is no such addition */
+};
+extern const char *const fo_plan_gains_name[FO_PLAN_GAINS_NONE + 1];
+struct fo_plan_more {
+	enum fo_plan_gains gains;
+	double devices, global_batch;    /* with it; FO_PLAN_GAINS_NONE: devices are the most that were tried, or 0 */
+	struct fo_predict_layout layout; /* the fastest that was found with it */
+	double times;                    /* tokens/s of all devices over those of the plan; NAN: FO_PLAN_GAINS_NONE */
+	struct fo_range range;           /* 80 % */
+};
+/* The job with twice the resource; of devices, with one node more. */
+void fo_plan_with(struct fo_plan_asked *out, const struct fo_plan_asked *asked, enum fo_plan_more_of of);
+/* Searches again with each in turn: with twice a resource in the axes of the divisions of `all`, so that the gain is at
+ * least what is found, with more devices in all of them. */
+void fo_plan_more_of(struct fo_plan_more out[FO_PLAN_MORES], const struct fo_plan_asked *asked,
+		     const struct fo_plan *all);
+
+#endif
