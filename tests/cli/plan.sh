@@ -102,7 +102,7 @@ flat "precision: fp32"
 run 0 plan --model gpt2 --cluster 1xHGX-H100 --seq 1024 --global-batch 32 --framework flatout
 flat "run.yaml: cannot state it: Flatout cannot train this model"
 
-# What a plan takes fits by the prediction of the run.yaml that it prints.
+# What a plan takes fits by the prediction of the run.yaml that it prints, and no count says that it does not.
 for framework in megatron torchtitan deepspeed flatout; do
 	run 0 plan $eight --framework $framework --fix pp=1,tp=1,cp=1 --json=fits
 	"$python" -c 'import json
@@ -110,7 +110,7 @@ t = json.load(open("fits"))["settings"]["flatout"]
 open("fits.yaml", "w").write(t or "")' || wrong "no settings"
 	[ -s fits.yaml ] || continue
 	run 0 predict fits.yaml --cluster 2xHGX-H100 --json=fit
-	holds 'd["fit"] == "fits"' fit
+	holds 'd["fit"] != "does not fit" and d["memory_predicted_bytes"]["high"] <= d["usable_bytes"]' fit
 done
 [ -s fits.yaml ] || wrong "no run.yaml of a plan for Flatout"
 
