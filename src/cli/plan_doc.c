@@ -256,9 +256,11 @@ static const char *field_text(struct fo_doc *d, const struct fo_predict_layout *
 		return other;
 	if (f == FO_PLAN_FIELD_AGAIN)
 		return fo_doc_printf(d, "%s from %.0f to %.0f %% of each forward", name, 100 * from[f], 100 * to[f]);
+	if (f == FO_PLAN_FIELD_STATES && l->shard > 0)
+		return fo_doc_printf(d, "%s from ZeRO %.0f to %.0f over %.0f", name, from[f], to[f], l->shard);
 	if (f == FO_PLAN_FIELD_STATES)
 		return fo_doc_printf(d, "%s from ZeRO %.0f to %.0f%s", name, from[f], to[f],
-				     l->shard > 0 ? fo_doc_printf(d, " over %.0f", l->shard) : "");
+				     was->shard > 0 && l->zero > 0 ? " over all ranks" : "");
 	const char *one = fo_doc_printf(d, "%s from %g to %g", name, fmax(f < 4, from[f]), to[f]);
 	if (f == FO_PLAN_FIELD_PP && (l->chunks > 1 || was->chunks > 1))
 		one = fo_doc_printf(d, "%s, chunks from %g to %g", one, was->chunks, l->chunks);
