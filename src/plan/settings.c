@@ -105,21 +105,43 @@ static void titan_arguments(const struct said *s, double shard, const char *agai
 		      l->tp_overlap > 0 ? " --compile.enable-async-tensor-parallel" : "", again);
 }
 
+/* The flavor that src/job reads as this preset. */
+static void titan_model(const struct said *s)
+{
+	static const char *const of[][3] = {
+		{ "llama-3.1-8b", "llama3", "8B" },
+		{ "llama-3.1-70b", "llama3", "70B" },
+		{ "llama-3.1-405b", "llama3", "405B" },
+		{ "llama-2-7b", "llama2", "7B" },
+		{ "llama-2-13b", "llama2", "13B" },
+		{ "llama-2-70b", "llama2", "70B" },
+		{ "deepseek-v3", "deepseek_v3", "671B" },
+		{ "qwen3-0.6b", "qwen3", "0.6B" },
+		{ "qwen3-4b", "qwen3", "4B" },
+		{ "qwen3-8b", "qwen3", "8B" },
+		{ "qwen3-14b", "qwen3", "14B" },
+		{ "qwen3-32b", "qwen3", "32B" },
+		{ "qwen3-30b-a3b", "qwen3", "30B-A3B" },
+		{ "llama-4-scout", "llama4", "17bx16e" },
+	};
+	fo_str_puts(s->out, "[model]\n");
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+		if (!strcmp(s->model, of[i][0])) {
+			fo_str_printf(s->out, "name = \"%s\"\nflavor = \"%s\"\n", of[i][1], of[i][2]);
+			return;
+		}
+	fo_str_puts(s->out, "# torchtitan has no flavor of this model that plan knows: its name and flavor go here.\n");
+}
+
 static void torchtitan(const struct said *s)
 {
 	const struct fo_predict_layout *l = s->l;
 	static const char *const again[FO_PLAN_AGAINS] = {
 		[FO_PLAN_AGAIN_NONE] = "none", [FO_PLAN_AGAIN_OP] = "selective", [FO_PLAN_AGAIN_FULL] = "full"
 	};
-	static const char *const model[][2] = { { "llama-3.1-8b", "8B" },
-						{ "llama-3.1-70b", "70B" },
-						{ "llama-3.1-405b", "405B" } };
 	double shard = l->zero >= 3 ? sharers(s) / l->cp : 1;
 	titan_arguments(s, shard, again[s->again]);
-	fo_str_puts(s->out, "[model]\n");
-	for (size_t i = 0; i < sizeof model / sizeof *model; i++)
-		if (!strcmp(s->model, model[i][0]))
-			fo_str_printf(s->out, "name = \"llama3\"\nflavor = \"%s\"\n", model[i][1]);
+	titan_model(s);
 	/* The head keeps its precision, as it does in the prediction. */
 	if (type_of(s) == FO_PREDICT_FP8)
 		fo_str_puts(s->out, "converters = [\"quantize.linear.float8\"]\n\n[quantize.linear.float8]\n"

@@ -45,6 +45,15 @@ open("args", "w").write(json.load(open("moe"))["settings"]["megatron"])' || wron
 run 0 predict --megatron args --model deepseek-v3 --cluster 32xHGX-H100 --json=two
 holds 'abs(d["step_seconds"]["mid"] / json.load(open("moe"))["best"][0]["step_seconds"] - 1) < 1e-6' two
 
+# A torchtitan file names its model, or says that it does not.
+for model in deepseek-v3 qwen3-32b llama-4-scout; do
+	run 0 plan --model $model --cluster 32xHGX-H100 --seq 4096 --global-batch 1024 --framework torchtitan --json=titan
+	"$python" -c 'import json
+open("titan.toml", "w").write(json.load(open("titan"))["settings"]["torchtitan"])' || wrong "no file"
+	run 0 predict --torchtitan titan.toml --cluster 32xHGX-H100
+	flat "$model on 256 x"
+done
+
 # Megatron Bridge keeps gradients in 16 bits: Megatron-LM's arguments would not.
 run 0 plan --model qwen3-32b --cluster 4xHGX-H200 --seq 32768 --global-batch 64 --framework megatron-bridge
 flat "Megatron-LM (arguments): cannot state it: with its habits it may not fit"
@@ -86,6 +95,7 @@ refused 2 "is the nearest that works" $huge --cluster 144xHGX-H100 --global-batc
 small="--model llama-3.2-1b --cluster 1xHGX-B200 --seq 8192 --global-batch 32 --framework torchtitan --fix tp=1,cp=1,pp=1"
 run 0 plan $small --precision fp8
 flat 'converters = ["quantize.linear.float8"]'
+flat "torchtitan has no flavor of this model that plan knows"
 value=$(sed -n 's/^ *fp8: //p' out)
 if "$FLATOUT_BIN" train --help >help 2>/dev/null; then # where it has an engine
 	tr -s '\n ' '  ' <help | grep -qE -e "--pass.fp8 NAME [^(]*\([^)]*\)[^(]*\([^)]*\)[^(]*\([^)]*[ ;]$value[,)]" || wrong "train has no pass.fp8=$value"
