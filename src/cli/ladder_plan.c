@@ -71,9 +71,11 @@ static const char *division(struct fo_doc *d, const struct fo_job_asked *j, cons
 
 static const char *step_text(struct fo_doc *d, const struct fo_predict_step *s, const struct fo_predict_certainty *sure)
 {
-	return fo_doc_printf(d, "%.1f %% mfu_causal, %s a device (%s), %s of memory", 100 * s->mfu_causal,
-			     fo_doc_si(d, s->tokens_s, "tok/s"),
-			     fo_doc_printf(d, "%.3g to %.3g k", sure->tokens_s.low / 1e3, sure->tokens_s.high / 1e3),
+	double unit = 1; /* the figure's, for its interval */
+	while (s->tokens_s / unit >= 999.5)
+		unit *= 1000;
+	return fo_doc_printf(d, "%.1f %% mfu_causal, %s a device (%.3g to %.3g), %s of memory", 100 * s->mfu_causal,
+			     fo_doc_si(d, s->tokens_s, "tok/s"), sure->tokens_s.low / unit, sure->tokens_s.high / unit,
 			     fo_doc_num(d, s->bytes, FO_DRAW_BYTES));
 }
 
@@ -97,8 +99,9 @@ static void say_head(struct fo_doc *d, const struct shown *w)
 	else
 		fo_doc_line(d, "together", "no change gains: the configuration has what a prediction can tell");
 	if (l->baseline.shape.global_batch != l->top.shape.global_batch)
-		fo_doc_line(d, "batch", "a step grows from %.15g to %.15g sequences; --global-batch fixes it",
-			    l->baseline.shape.global_batch, l->top.shape.global_batch);
+		fo_doc_line(d, "batch", "a step goes from %.15g to %.15g sequence%s; --global-batch fixes it",
+			    l->baseline.shape.global_batch, l->top.shape.global_batch,
+			    fo_doc_plural((int64_t)l->top.shape.global_batch));
 	if (!l->base_fits)
 		fo_doc_verdict(d, FO_DOC_BAD, "doubt", "the baseline itself may not fit in memory");
 	if (w->assumed)
@@ -265,8 +268,11 @@ static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 	struct fo_predicted_ladder l;
 	struct shown w = { a, &l, NULL };
 	if (!a->files && a->job.has_model) {
-		w.assumed = fo_ladder_assume_baseline(&a->job);
-		a->notes = 0; /* the micro-batch is the baseline's */
+		if (a->notes) { /* a micro-batch that nobody states: the baseline has one */
+			a->job.value[FO_JOB_MICRO_BATCH] = (struct fo_job_value){ .number = NAN };
+			a->notes = 0;
+		}
+		w.assumed = fo_ladder_assume_baseline(&a->job, &a->cluster);
 	}
 	fo_status st = fo_ladder_predict(&l, &a->job, &a->cluster, &a->given);
 	if (st == FO_OK)

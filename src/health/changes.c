@@ -263,21 +263,31 @@ static const char *plan_apart(struct fo_health *h, const struct fo_plan_file *p)
 	if (h->device && strcmp(h->device->name, p->device))
 		return fo_health_text(h, "it is of %s, this job of %s", p->device, h->device->name);
 	if (!isnan(h->devices) && h->devices != p->devices)
-		return fo_health_text(h, "it is of %.0f devices, this job of %.0f", p->devices, h->devices);
+		return fo_health_text(h, "it is of %.0f device%s, this job of %.0f", p->devices,
+				      fo_doc_plural((int64_t)p->devices), h->devices);
 	if (a && a->has_model && strcmp(a->model.name, p->model))
 		return fo_health_text(h, "it is of %s, the log of %s", p->model, a->model.name);
 	return NULL;
 }
 
-/* Speed with the plan over speed now: tokens/s where a log has them, else MFU by the plan's own rule. */
-static struct fo_range plan_gain(const struct fo_health *h, const struct fo_plan_file *p)
+/* Speed with the plan over speed now: tokens/s where a log has them, else MFU by the plan's own rule. Unknown: why. */
+static struct fo_range plan_gain(struct fo_health *h, const struct fo_plan_file *p, const char **why)
 {
 	const struct fo_log_spread *rate = h->main_log ? &h->main_log->rate : NULL;
 	bool causal = h->mfu.rule && !strcmp(h->mfu.rule, "mfu_causal");
 	if (rate && rate->median > 0)
 		return fo_range_scaled(1 / (rate->median * p->devices), fo_plan_file_tokens_s(p));
-	if (isnan(h->mfu.now) || !h->mfu.rule || (!causal && strcmp(h->mfu.rule, "mfu") != 0))
+	if (isnan(h->mfu.now)) {
+		*why = "nothing tells the speed now: a log does";
 		return fo_range(NAN);
+	}
+	if (!h->mfu.rule || (!causal && strcmp(h->mfu.rule, "mfu") != 0)) {
+		bool named = h->mfu.rule && strcmp(h->mfu.rule, "as given") && strcmp(h->mfu.rule, "printed");
+		*why = named ? fo_health_text(h, "the MFU now is by the rule %s, which the plan lacks", h->mfu.rule)
+			     : fo_health_text(h, "%s does not say by which rule it counts: a log's tokens/s would tell",
+					      h->mfu.from);
+		return fo_range(NAN);
+	}
 	double over = causal ? 1 : p->best[0].mfu / p->best[0].mfu_causal;
 	return fo_range_scaled(over / h->mfu.now, fo_plan_file_mfu(p));
 }
@@ -286,8 +296,8 @@ static void from_plan(struct fo_health *h, const struct fo_health_plan *given)
 {
 	const struct fo_plan_file *p = &given->plan;
 	const struct fo_plan_file_point *b = p->best;
-	const char *apart = plan_apart(h, p);
-	struct fo_range gain = apart ? fo_range(NAN) : plan_gain(h, p);
+	const char *apart = plan_apart(h, p), *why = apart ? apart : "its figures do not tell it";
+	struct fo_range gain = apart ? fo_range(NAN) : plan_gain(h, p, &why);
 	const char *id = fo_health_text(h, "plan:%s", given->path);
 	struct fo_health_change *c = change_of(h, NULL, id,
 					       fo_health_text(h, "The division of the plan '%s'", given->path));
@@ -298,7 +308,9 @@ static void from_plan(struct fo_health *h, const struct fo_health_plan *given)
 		say_source(h, c, "plan: %s predicts a step of %s to %s%s", given->path,
 			   fo_health_num(h, b->seconds_low, FO_DRAW_SECONDS),
 			   fo_health_num(h, b->seconds_high, FO_DRAW_SECONDS),
-			   fo_range_known(gain) ? fo_health_text(h, "; worth %s", gain_text(h, gain)) : "");
+			   fo_range_known(gain) ? fo_health_text(h, "; worth %s", gain_text(h, gain))
+						: fo_health_text(h, "; its gain is not known: %s", why));
+	c->no_gain = fo_range_known(gain) ? NULL : why;
 	c->setting_rank = BY_AUDIT;
 	c->setting = "how the devices are divided";
 	c->proposed = fo_health_text(h, "dp %.15g, tp %.15g, cp %.15g, pp %.15g, micro-batch %.15g, recomputation: %s",

@@ -118,7 +118,9 @@ static void tiles(struct fo_doc *d, const struct fo_health *h)
 	else if (!isnan(m->busy))
 		fo_doc_fact(d, "GPU utilisation", share(d, m->busy), "by nvidia-smi: any kernel on the device");
 	if (!isnan(m->now) && m->cap < 1)
-		fo_doc_fact(d, "best published", share(d, m->cap), fo_health_cap_run(m->cap_from));
+		fo_doc_fact(d, "best published", share(d, m->cap),
+			    h->savings.cap > m->cap ? fo_doc_printf(d, "%s; in 16 bit", fo_health_cap_run(m->cap_from))
+						    : fo_health_cap_run(m->cap_from));
 	if (!isnan(h->devices))
 		fo_doc_fact(d, "devices", fo_doc_printf(d, "%.0f", h->devices),
 			    h->device ? fo_doc_printf(d, "%s (%s)", h->device->name, h->device_from) : h->devices_from);
@@ -249,18 +251,17 @@ static void table(struct fo_doc *d, const struct fo_health *h, bool page)
 }
 
 /* The names of what has no worth, in one line instead of a row of dashes for each. */
-static void say_unpriced(struct fo_doc *d, const struct fo_health *h, bool page)
+static void say_unpriced(struct fo_doc *d, const struct fo_health *h)
 {
 	const char *rest = "";
 	for (size_t i = 0; i < h->changes; i++) {
 		const struct fo_health_change *c = &h->change[i];
 		if (!fo_range_known(c->gain))
-			rest = fo_doc_printf(d, "%s%s%s", rest, *rest ? "; " : "", page ? c->title : c->id);
+			rest = fo_doc_printf(d, "%s%s%s%s", rest, *rest ? "; " : "", c->title,
+					     c->no_gain ? fo_doc_printf(d, " (%s)", c->no_gain) : "");
 	}
-	fo_doc_only(d, page ? FO_DOC_PAGE : FO_DOC_TERM);
 	if (*rest)
 		fo_doc_para(d, "Worth not known: %s.", rest);
-	fo_doc_only(d, FO_DOC_BOTH);
 }
 
 static void tables(struct fo_doc *d, const struct fo_health *h)
@@ -268,11 +269,9 @@ static void tables(struct fo_doc *d, const struct fo_health *h)
 	bool any = false;
 	for (size_t i = 0; i < h->changes; i++)
 		any |= fo_range_known(h->change[i].gain);
-	for (int page = 0; page < 2; page++) {
-		if (any)
-			table(d, h, page);
-		say_unpriced(d, h, page);
-	}
+	for (int page = 0; any && page < 2; page++)
+		table(d, h, page);
+	say_unpriced(d, h);
 }
 
 static void say_change(struct fo_doc *d, const struct fo_health_change *c)
@@ -309,7 +308,7 @@ void fo_health_changes_doc(const struct fo_health *h, struct fo_doc *d)
 			    "Gains of single changes do not add up, for two may save the same time. Together they are "
 			    "worth %s: at least the highest lower end among them, at most each saving other time, and "
 			    "never above %s MFU (%s).",
-			    range(d, s->together, FO_DRAW_FACTOR), share(d, fmin(s->cap, 1)), h->mfu.cap_from);
+			    range(d, s->together, FO_DRAW_FACTOR), share(d, s->cap), s->cap_from);
 	else if (!isnan(s->together.low))
 		fo_doc_para(d,
 			    "Gains of single changes do not add up, for two may save the same time. Together they are "
@@ -341,7 +340,9 @@ static void savings(struct fo_doc *d, const struct fo_health *h)
 	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrl", "figure", "value", "counts");
 	fo_doc_row(d, "MFU now", share(d, h->mfu.now), h->mfu.from);
 	fo_doc_row(d, "MFU after all changes", range(d, s->mfu_after, FO_DRAW_SHARE),
-		   "MFU now x speed, at most the cap");
+		   s->mfu_after.high < s->cap
+			   ? "MFU now x speed"
+			   : fo_doc_printf(d, "MFU now x speed, cut at the limit of %s", share(d, s->cap)));
 	fo_doc_row(d, "cost of a year", range(d, s->price.year_cost, FO_DRAW_MONEY),
 		   "devices x 8760 h x share of the year x rent");
 	fo_doc_row(d, "share of it saved", range(d, s->price.saved_share, FO_DRAW_SHARE), "1 - MFU now / MFU after");
@@ -468,7 +469,8 @@ void fo_health_doc(const struct fo_health *h, struct fo_doc *d)
 	fo_doc_title(d, "Health of a training job");
 	fo_doc_lead(d, "%zu file%s read; %s", used(h), fo_doc_plural((int64_t)used(h)),
 		    isnan(h->devices) ? "the number of devices is not known"
-				      : fo_doc_printf(d, "%.0f devices (%s)", h->devices, h->devices_from));
+				      : fo_doc_printf(d, "%.0f device%s (%s)", h->devices,
+						      fo_doc_plural((int64_t)h->devices), h->devices_from));
 	glance(d, h);
 	tiles(d, h);
 	mfu_picture(d, h);

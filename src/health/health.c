@@ -53,8 +53,8 @@ static void find_main_log(struct fo_health *h)
 	if (h->given.devices > 0 && !h->devices_from)
 		h->devices_from = "--devices";
 	if (a && !isnan(h->devices) && !isnan(a->devices) && a->devices != h->devices)
-		fo_health_conflict(h, "%s is of %.0f devices, %s says %.0f", fo_text_file_name(h->main_log->path),
-				   a->devices, h->devices_from, h->devices);
+		fo_health_conflict(h, "%s is of %.0f device%s, %s says %.0f", fo_text_file_name(h->main_log->path),
+				   a->devices, fo_doc_plural((int64_t)a->devices), h->devices_from, h->devices);
 	if (a && isnan(h->devices) && !isnan(a->devices)) {
 		h->devices = a->devices;
 		h->devices_from = fo_text_file_name(h->main_log->path);
@@ -90,8 +90,9 @@ static void say_which_log(struct fo_health *h)
 	for (size_t i = 0; h->main_log && i < h->logs; i++)
 		same += h->log[i] != h->main_log && h->log[i]->account.devices == h->main_log->account.devices;
 	if (same)
-		fo_health_conflict(h, "%d log%s of %.0f devices beside %s: MFU now is of the one that was named last",
-				   same, fo_doc_plural(same), h->main_log->account.devices, h->main_log->path);
+		fo_health_conflict(h, "%d log%s of %.0f device%s beside %s: MFU now is of the one that was named last",
+				   same, fo_doc_plural(same), h->main_log->account.devices,
+				   fo_doc_plural((int64_t)h->main_log->account.devices), h->main_log->path);
 }
 
 static bool is_serious(const struct fo_health *h)

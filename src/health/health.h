@@ -147,6 +147,7 @@ struct fo_health_change {
 	const char *gain_from;                        /* how the gain is known */
 	const char *setting, *now, *proposed, *paste; /* NULL */
 	const char *why;                              /* one or two sentences of the audit; NULL */
+	const char *no_gain;                          /* why its worth is not known, where a source says; NULL */
 	int setting_rank;                             /* the higher, the better its source knows it */
 	const char **source;                          /* what each source says: "trace: ...", "ladder: ..." */
 	int64_t sources;
@@ -157,7 +158,8 @@ struct fo_health_savings {
 	const char *why_not;       /* what is missing, with the option for it */
 	struct fo_range together;  /* speed of all changes together; never a sum or product alone */
 	struct fo_range mfu_after; /* share */
-	double cap;                /* of it: twice mfu.cap where 8 bit is among the changes */
+	double cap;                /* of it: twice mfu.cap where 8 bit is among the changes, at most 1 */
+	const char *cap_from;      /* what the cap is */
 	struct fo_range rent;      /* USD per device and hour */
 	const char *rent_from, *devices_from;
 	double devices; /* NAN */

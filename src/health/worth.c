@@ -14,6 +14,17 @@ static double cap_of(const struct fo_health *h, bool in_8_bit)
 	double cap = in_8_bit ? fmin(2 * h->mfu.cap, 1) : h->mfu.cap;
 	return fmax(cap, h->mfu.now);
 }
+/* The words for that cap. */
+static const char *cap_words(struct fo_health *h, double cap)
+{
+	if (cap == h->mfu.cap)
+		return h->mfu.cap_from;
+	if (cap == h->mfu.now)
+		return "what is reached now, above the limit that is known here";
+	return fo_health_text(h, "%s, for 8 bit doubles the rate of matmuls; the limit of 16 bit is %s, %s",
+			      cap < 1 ? "twice the limit of 16 bit" : "the peak of 16 bit",
+			      fo_health_num(h, h->mfu.cap, FO_DRAW_SHARE), h->mfu.cap_from);
+}
 static bool is_8_bit(const struct fo_health_change *c) { return !strcmp(c->id, "fp8"); }
 
 /* MFU after a change of speed, which no promise takes above the cap. */
@@ -165,7 +176,9 @@ void fo_health_worth(struct fo_health *h)
 		value(h, &h->change[i]);
 	sort(h);
 	fo_health_settle_options(h);
+	s->cap = cap_of(h, false);
 	s->together = together(h, &s->cap);
+	s->cap_from = cap_words(h, s->cap);
 	if (fo_range_known(s->together) && !isnan(h->mfu.now))
 		s->mfu_after = after(h, s->together, s->cap);
 	s->why_not = why_no_savings(h);

@@ -448,41 +448,73 @@ fo_status fo_ladder_predict(struct fo_predicted_ladder *l, struct fo_job *job, c
 
 void fo_predicted_ladder_fini(struct fo_predicted_ladder *l) { fo_arena_fini(&l->arena); }
 
+/* Adds one part to those that were assumed. */
+static void part(struct fo_job *job, const char **all, const char *what)
+{
+	*all = *all ? fo_arena_printf(&job->arena, "%s, %s", *all, what) : what;
+}
+
+/* A rank's sequences of one pass; a pipeline takes them one by one. Where the batch of a step is stated, it is several
+ * passes of the most sequences that divide it. */
+static void assume_batch(struct fo_job *job, const struct fo_cluster *c, double usual, const char **parts)
+{
+	double pp = or_one(job, FO_JOB_PP), size = pp > 1 ? 1 : usual;
+	double ranks = c->devices / (or_one(job, FO_JOB_TP) * or_one(job, FO_JOB_CP) * pp);
+	const char *text;
+	if (!fo_job_stated(job, FO_JOB_GLOBAL_BATCH)) {
+		fo_job_set(job, FO_JOB_LOCAL_BATCH, usual);
+		text = fo_arena_printf(&job->arena, "a local batch of %g", usual);
+	} else {
+		while (size > 1 && fmod(fo_job_number(job, FO_JOB_GLOBAL_BATCH), ranks * size) != 0)
+			size--;
+		text = fo_arena_printf(&job->arena, "a micro-batch of %g, accumulated to the batch of a step", size);
+	}
+	fo_job_set(job, FO_JOB_MICRO_BATCH, size);
+	part(job, parts, text);
+}
+
 /* torchtitan e7ee95a's configurations of Llama 3 (train_configs/llama3_8b.toml, 70b, 405b); 405B without its float8. */
-const char *fo_ladder_assume_baseline(struct fo_job *job)
+const char *fo_ladder_assume_baseline(struct fo_job *job, const struct fo_cluster *c)
 {
 	static const struct {
 		double most; /* parameters */
 		double tp, again, batch, compile;
-		const char *what;
+		const char *name, *again_text;
 	} size[] = {
-		{ 2e10, 1, FO_JOB_RECOMPUTE_SELECTIVE, 1, 0,
-		  "the baseline: torchtitan's configuration of an 8B model (tp 1, selective recomputation, a local "
-		  "batch of 1, not compiled)" },
-		{ 1.5e11, 8, FO_JOB_RECOMPUTE_FULL, 8, 0,
-		  "the baseline: torchtitan's configuration of a 70B model (tp 8, full recomputation, a local batch "
-		  "of 8, not compiled)" },
-		{ INFINITY, 8, FO_JOB_RECOMPUTE_FULL, 2, 1,
-		  "the baseline: torchtitan's configuration of a 405B model (tp 8, asynchronous, full recomputation, "
-		  "a local batch of 2, compiled)" },
+		{ 2e10, 1, FO_JOB_RECOMPUTE_SELECTIVE, 1, 0, "an 8B model", "selective recomputation" },
+		{ 1.5e11, 8, FO_JOB_RECOMPUTE_FULL, 8, 0, "a 70B model", "full recomputation" },
+		{ INFINITY, 8, FO_JOB_RECOMPUTE_FULL, 2, 1, "a 405B model", "full recomputation" },
 	};
 	struct fo_predict_model m;
+	const char *parts = NULL;
 	fo_predict_model_of(&job->model, &m);
 	double params = fo_predict_params(&m);
 	int i = 0;
 	while (params > size[i].most)
 		i++;
-	const struct setting set[] = { { FO_JOB_TP, size[i].tp },
-				       { FO_JOB_RECOMPUTE, size[i].again },
-				       { FO_JOB_COMPILE, size[i].compile },
-				       { FO_JOB_COMPILE_LOSS, size[i].compile },
-				       { FO_JOB_TP_OVERLAP, size[i].compile } };
-	for (size_t n = 0; n < sizeof set / sizeof *set; n++)
-		if (!fo_job_stated(job, set[n].s))
-			fo_job_set(job, set[n].s, set[n].number);
-	if (!fo_job_stated(job, FO_JOB_GLOBAL_BATCH) && !fo_job_stated(job, FO_JOB_LOCAL_BATCH)) {
-		fo_job_set(job, FO_JOB_LOCAL_BATCH, size[i].batch);
-		fo_job_set(job, FO_JOB_MICRO_BATCH, size[i].batch);
+	const char *tp = fo_arena_printf(&job->arena, "tp %g", size[i].tp);
+	const struct {
+		struct setting set;
+		const char *text; /* NULL: another one's says it */
+	} assumed[] = {
+		{ { FO_JOB_TP, size[i].tp }, tp },
+		{ { FO_JOB_TP_OVERLAP, size[i].compile }, size[i].compile ? "asynchronous" : NULL },
+		{ { FO_JOB_RECOMPUTE, size[i].again }, size[i].again_text },
+		{ { FO_JOB_COMPILE, size[i].compile }, size[i].compile ? "compiled" : "not compiled" },
+		{ { FO_JOB_COMPILE_LOSS, size[i].compile }, NULL },
+	};
+	for (size_t n = 0; n < sizeof assumed / sizeof *assumed; n++) {
+		if (fo_job_stated(job, assumed[n].set.s))
+			continue;
+		fo_job_set(job, assumed[n].set.s, assumed[n].set.number);
+		if (assumed[n].text)
+			part(job, &parts, assumed[n].text);
 	}
-	return size[i].what;
+	if (!fo_job_stated(job, FO_JOB_LOCAL_BATCH) && !fo_job_stated(job, FO_JOB_MICRO_BATCH))
+		assume_batch(job, c, size[i].batch, &parts);
+	else if (!fo_job_stated(job, FO_JOB_GLOBAL_BATCH) && !fo_job_stated(job, FO_JOB_LOCAL_BATCH))
+		fo_job_set(job, FO_JOB_LOCAL_BATCH, fo_job_number(job, FO_JOB_MICRO_BATCH));
+	return parts ? fo_arena_printf(&job->arena, "the baseline: torchtitan's configuration of %s (%s)", size[i].name,
+				       parts)
+		     : NULL;
 }

@@ -48,7 +48,8 @@ FO_CHECKED fo_status fo_ladder_predict(struct fo_predicted_ladder *out, struct f
 void fo_predicted_ladder_fini(struct fo_predicted_ladder *l);
 
 /* Completes a job without a configuration: sets what torchtitan's own of a model of this size has, where nobody states
- * it. Returns what was assumed, one static sentence. */
-const char *fo_ladder_assume_baseline(struct fo_job *job);
+ * it. A step's batch that is stated stays, as several passes. Returns what was assumed, one sentence in the job's
+ * arena, or NULL where all of it is stated. */
+const char *fo_ladder_assume_baseline(struct fo_job *job, const struct fo_cluster *c);
 
 #endif

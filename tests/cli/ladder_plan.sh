@@ -49,6 +49,18 @@ run 0 ladder --plan "$data/nvidia_8b_8xh100_baseline.args" --cluster 1xHGX-H100 
 holds 'r["compile"]["state"] == "nothing to change"' megatron
 run 0 ladder --plan --model llama-3.1-8b --cluster 1xHGX-B200 --seq 8192 --global-batch 64 --micro-batch 1 --json=fixed
 holds 'all(x["global_batch"] == 64 for x in d["rungs"])' fixed
+# A stated batch of a step is several passes of the baseline's own local batch, or of the most that divides it.
+run 0 ladder --plan --model llama-3.1-70b --cluster 8xHGX-H100 --seq 4096 --json=own
+run 0 ladder --plan --model llama-3.1-70b --cluster 8xHGX-H100 --seq 4096 --global-batch 512 --json=passes
+holds 'd["baseline"]["micro_batch"] == 8 and d["baseline"]["global_batch"] == 512 and "micro-batch of 8" in d["assumed"]' passes
+holds 'abs(d["baseline"]["mfu_causal"] / json.load(open("own"))["baseline"]["mfu_causal"] - 1) < 0.02' passes
+run 0 ladder --plan --model llama-3.1-70b --cluster 8xHGX-H100 --seq 4096 --global-batch 520 --json=part
+holds 'd["baseline"]["micro_batch"] == 5 and "micro-batch of 5" in d["assumed"]' part
+run 0 ladder --plan --model llama-3.1-70b --cluster 8xHGX-H100 --seq 4096 --micro-batch 2 --recompute selective --json=stated
+holds 'd["baseline"]["micro_batch"] == 2 and "batch" not in d["assumed"] and "recomputation" not in d["assumed"]' stated
+# An interval has the unit of its figure.
+run 0 ladder --plan --model llama-3.1-70b --cluster 8xHGX-H100 --seq 4096
+tr -s "\n " "  " <out | grep -q "Baseline:.* [0-9]* tok/s a device ([0-9][0-9]* to [0-9][0-9]*)" || wrong "an interval in another unit: $(cat out)"
 
 # What cannot be.
 refused 3 "the baseline takes" --model llama-3.1-405b --cluster 1xHGX-B200 --seq 8192

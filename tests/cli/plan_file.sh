@@ -107,6 +107,19 @@ run '0|1' health titan.log plan.json --model llama-3.1-8b --seq 8192 --devices 8
 tr -s "\n " "  " <out | grep -q "no gain rests on it" || wrong "a gain rests on another job's plan"
 run '0|1' health plan.json --json=alone.json
 holds 'd["devices"] == 16 and d["devices_from"] == "plan.json" and d["mfu"]["now"] is None and d["changes"][0]["gain"] is None' alone.json
+run '0|1' health plan.json
+tr -s "\n " "  " <out | grep -q "Worth not known: The division of the plan 'plan.json' (nothing tells the speed now" || wrong "no reason: $(cat out)"
+# A change to 8 bit goes above the best published run: the limit that is told is the one that holds.
+run '0|1' health "$source/tests/data/audit/lambda_8b_8xb200_baseline.toml" plan.json --cluster 1xHGX-B200 --mfu 60
+tr -s "\n " "  " <out >words
+grep -q "never above 100.0 % MFU (the peak of 16 bit, for 8 bit doubles the rate of matmuls; the limit of 16 bit is 6[0-9.]* %, the best published" words || wrong "another limit: $(cat out)"
+grep -q "cut at the limit of 100.0 %" words || wrong "the table tells no limit"
+# One device is not "1 devices".
+run 0 plan --model llama-3.2-1b --cluster 1xH100 --seq 2048 --global-batch 8 --json=one.json
+run '0|1' health one.json --device h100 --devices 2
+tr -s "\n " "  " <out | grep -q "it is of 1 device, this job of 2" || wrong "a plan of one device: $(cat out)"
+run '0|1' health one.json
+grep -q "1 devices" out && wrong "a plural of one"
 run 2 health half.json
 says "half.json" "is not used"
 
