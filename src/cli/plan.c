@@ -46,11 +46,32 @@ static fo_status check_fixed(const struct fo_plan_fixed *f)
 	return FO_OK;
 }
 
-static fo_status fixed_of(const struct fo_cli_job *j, const char *fix, struct fo_arena *arena, struct fo_plan_fixed *f)
+/* What plan searches itself, and options cannot fix. A configuration's are where it starts from. */
+static fo_status check_searched(const struct fo_cli_job *j, bool files, struct fo_arena *arena)
+{
+	if (files)
+		return FO_OK;
+	if (j->replicate)
+		return fo_hint(fo_fail(FO_EARG, "--replicate is searched: the ranks that shard can be fixed"),
+			       "--shard=8, or --fix shard=8");
+	if (j->micro_batches)
+		return fo_hint(fo_fail(FO_EARG, "--micro-batches is searched: the batch of a step can be stated, "
+						"and the sequences of a micro-batch fixed"),
+			       "--global-batch=512 --micro-batch=1");
+	if (j->recompute_layers)
+		return fo_hint(fo_fail(FO_EARG, "--recompute-layers is searched: the kind of recomputation can be "
+						"fixed"),
+			       "--recompute=none, selective or full");
+	return fo_cli_plan_settable(j->set, arena);
+}
+
+static fo_status fixed_of(const struct fo_cli_job *j, const char *fix, bool files, struct fo_arena *arena,
+			  struct fo_plan_fixed *f)
 {
 	static const int schedule[] = { FO_PREDICT_GPIPE, FO_PREDICT_1F1B, FO_PREDICT_INTERLEAVED,
 					FO_PREDICT_ZERO_BUBBLE };
 	static const int again[] = { FO_PLAN_AGAIN_NONE, FO_PLAN_AGAIN_OP, FO_PLAN_AGAIN_FULL };
+	FO_TRY(check_searched(j, files, arena));
 	*f = FO_PLAN_FREE;
 	f->tp = (double)j->tp, f->cp = (double)j->cp, f->pp = (double)j->pp, f->ep = (double)j->ep;
 	f->chunks = (double)j->chunks, f->shard = (double)j->shard, f->micro_batch = (double)j->micro_batch;
@@ -72,12 +93,16 @@ static void find_from(struct fo_cli_planned *p)
 	struct fo_cli_asked *a = p->asked;
 	struct fo_job_asked own;
 	struct fo_predict_step s;
+	struct fo_job_memory memory = { 0 };
+	if (a->files) /* before it is asked, which completes the job */
+		fo_job_memory_of(&a->job, &a->cluster, &memory);
 	if (a->files && fo_job_ask(&a->job, &a->cluster, &a->given, &own) == FO_OK) {
 		fo_predict_point(&own.base, &own.layout, &s);
 		p->has_from = !s.wrong;
 		p->from = own.layout;
 		p->from.chunks = fmax(1, own.layout.chunks);
 		p->from_seconds = s.seconds;
+		p->from_fits_not = !memory.unknown && memory.fit == FO_JOB_FITS_NOT;
 		if (!fo_job_known(&a->job, FO_JOB_GLOBAL_BATCH))
 			fo_job_set(&a->job, FO_JOB_GLOBAL_BATCH, own.shape.global_batch);
 	}
@@ -113,7 +138,7 @@ static fo_status ask(const struct fo_cli_job *in, const char *fix, struct fo_cli
 						 p->job.job.type == FO_PREDICT_BF16,
 					 .global_batch = batch,
 					 .model = &a->job.model };
-	return fixed_of(in, fix, &a->arena, &p->ask.fixed);
+	return fixed_of(in, fix, a->files > 0, &a->arena, &p->ask.fixed);
 }
 
 fo_status fo_cli_plan_read(const struct fo_cli_call *call, const struct fo_cli_job *given, const char *fix,

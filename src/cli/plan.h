@@ -32,6 +32,7 @@ struct fo_cli_planned {
 	double would_hold;      /* so many devices would; 0: no number of them */
 	/* The division of a configuration that was given, and the changes from it. */
 	bool has_from;
+	bool from_fits_not; /* its memory, as flatout predict counts it */
 	struct fo_predict_layout from;
 	double from_seconds, compiled_seconds; /* as it is; compiled, NAN: it is or cannot be */
 	struct fo_plan_change change[FO_PLAN_FIELDS];

@@ -227,27 +227,53 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 				    why(d, &o->point[0], &o->point[i]));
 }
 
-/* "tensor parallelism 8 -> 1 and recomputation full -> none" */
+/* What changes beside an axis that stays as long as it is; NULL: the length. */
+static const char *beside(const struct fo_predict_layout *was, const struct fo_predict_layout *l, int f)
+{
+	if (f == FO_PLAN_FIELD_HIDES)
+		return l->dp_overlap < 0 ? "no overlap of data parallelism with compute"
+					 : "data parallelism's exchanges beside compute";
+	if (f == FO_PLAN_FIELD_TP && fmax(1, was->tp) == l->tp && was->sp != l->sp)
+		return l->sp ? "sequence parallelism" : "no sequence parallelism";
+	if (f == FO_PLAN_FIELD_TP && fmax(1, was->tp) == l->tp)
+		return l->tp_overlap > 0 ? "tensor parallelism's communication hidden (async)"
+					 : "tensor parallelism's communication not hidden";
+	if (f == FO_PLAN_FIELD_PP && fmax(1, was->pp) == l->pp && was->chunks == l->chunks)
+		return was->schedule != l->schedule ? "the pipeline's schedule" : "where the pipeline's stages are";
+	if (f == FO_PLAN_FIELD_STATES && was->zero == l->zero && was->keeps_weights != l->keeps_weights)
+		return l->keeps_weights ? "gathered weights kept until backward" : "gathered weights not kept";
+	return f == FO_PLAN_FIELD_AGAIN && was->recompute == l->recompute ? "what is recomputed" : NULL;
+}
+
+/* "tensor parallelism from 8 to 1" */
+static const char *field_text(struct fo_doc *d, const struct fo_predict_layout *was, const struct fo_predict_layout *l,
+			      int f)
+{
+	const double from[] = { was->tp, was->cp, was->pp, was->ep, was->zero, was->recompute, was->micro_batch },
+		     to[] = { l->tp, l->cp, l->pp, l->ep, l->zero, l->recompute, l->micro_batch };
+	const char *other = beside(was, l, f), *name = fo_plan_field_name[f];
+	if (other)
+		return other;
+	if (f == FO_PLAN_FIELD_AGAIN)
+		return fo_doc_printf(d, "%s from %.0f to %.0f %% of each forward", name, 100 * from[f], 100 * to[f]);
+	if (f == FO_PLAN_FIELD_STATES && l->shard > 0)
+		return fo_doc_printf(d, "%s from ZeRO %.0f to %.0f over %.0f", name, from[f], to[f], l->shard);
+	if (f == FO_PLAN_FIELD_STATES)
+		return fo_doc_printf(d, "%s from ZeRO %.0f to %.0f%s", name, from[f], to[f],
+				     was->shard > 0 && l->zero > 0 ? " over all ranks" : "");
+	const char *one = fo_doc_printf(d, "%s from %g to %g", name, fmax(f < 4, from[f]), to[f]);
+	if (f == FO_PLAN_FIELD_PP && (l->chunks > 1 || was->chunks > 1))
+		one = fo_doc_printf(d, "%s, chunks from %g to %g", one, was->chunks, l->chunks);
+	return one;
+}
+
 static const char *change_text(struct fo_doc *d, const struct fo_predict_layout *was, const struct fo_plan_change *c)
 {
-	const struct fo_predict_layout *l = &c->layout;
 	const char *t = "";
 	for (int f = 0; f < FO_PLAN_FIELDS; f++) {
 		if (!(c->fields & 1u << f))
 			continue;
-		const double
-			from[] = { was->tp, was->cp, was->pp, was->ep, was->zero, was->recompute, was->micro_batch },
-			to[] = { l->tp, l->cp, l->pp, l->ep, l->zero, l->recompute, l->micro_batch };
-		const char *one = fo_doc_printf(d, "%s from %g to %g", fo_plan_field_name[f], fmax(f < 4, from[f]),
-						to[f]);
-		if (f == FO_PLAN_FIELD_AGAIN)
-			one = fo_doc_printf(d, "%s from %.0f to %.0f %% of each forward", fo_plan_field_name[f],
-					    100 * from[f], 100 * to[f]);
-		if (f == FO_PLAN_FIELD_STATES)
-			one = fo_doc_printf(d, "%s from ZeRO %.0f to %.0f%s", fo_plan_field_name[f], from[f], to[f],
-					    l->shard > 0 ? fo_doc_printf(d, " over %.0f", l->shard) : "");
-		if (f == FO_PLAN_FIELD_PP && (l->chunks > 1 || was->chunks > 1))
-			one = fo_doc_printf(d, "%s, chunks from %g to %g", one, was->chunks, l->chunks);
+		const char *one = field_text(d, was, &c->layout, f);
 		t = *t ? fo_doc_printf(d, "%s with %s", t, one) : one;
 	}
 	return t;
@@ -258,7 +284,9 @@ static void say_changes(struct fo_doc *d, const struct fo_cli_planned *p)
 	const struct fo_predict_layout *was = &p->from;
 	if (!p->has_from)
 		return;
-	fo_doc_heading(d, "From the configuration as it is: %s", fo_doc_num(d, p->from_seconds, FO_DRAW_SECONDS));
+	fo_doc_heading(d, "From the configuration as it is%s: %s",
+		       p->from_fits_not ? ", which does not fit in memory" : "",
+		       fo_doc_num(d, p->from_seconds, FO_DRAW_SECONDS));
 	if (!isnan(p->compiled_seconds))
 		fo_doc_item(d, "compile the model: %s (%s)", fo_doc_num(d, p->compiled_seconds, FO_DRAW_SECONDS),
 			    fo_doc_num(d, p->compiled_seconds / p->from_seconds - 1, FO_DRAW_CHANGE));
@@ -457,6 +485,8 @@ void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p)
 	}
 	fo_json_close(j);
 	fo_json_real(j, "from_seconds", p->has_from ? p->from_seconds : NAN);
+	if (p->has_from)
+		fo_json_put(j, FO_BOOL("from_fits", !p->from_fits_not));
 	json_more(j, p);
 	fo_json_object(j, "settings");
 	for (int w = 0; w < FO_PLAN_WORDS; w++) {

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 static const struct fixable {
 	const char *name;
@@ -62,5 +63,45 @@ fo_status fo_cli_plan_fix(const char *fix, struct fo_arena *arena, struct fo_pla
 	int n = fix ? fo_job_split_settings(fix, arena, &one) : 0;
 	for (int i = 0; i < n; i++)
 		FO_TRY(fix_one(f, one[i]));
+	return FO_OK;
+}
+
+/* Settings of src/job that are searched, and what fixes them. */
+static const char *const searched[][2] = {
+	{ "tp", "--tp" },
+	{ "cp", "--cp" },
+	{ "pp", "--pp" },
+	{ "ep", "--ep" },
+	{ "pp_virtual", "--chunks" },
+	{ "pp_schedule", "--schedule" },
+	{ "dp_shard", "--shard" },
+	{ "dp_replicate", "--shard" },
+	{ "zero", "--zero" },
+	{ "micro_batch", "--micro-batch" },
+	{ "local_batch", "--micro-batch" },
+	{ "accumulation", "--global-batch and --micro-batch" },
+	{ "recompute", "--recompute" },
+	{ "recompute_layers", "--recompute" },
+	{ "sequence_parallel", NULL },
+	{ "tp_overlap", NULL },
+	{ "pp_near", NULL },
+	{ "pp_first_layers", NULL },
+	{ "pp_last_layers", NULL },
+	{ "reshard", NULL },
+};
+
+fo_status fo_cli_plan_settable(const char *set, struct fo_arena *arena)
+{
+	const char **one;
+	int n = set ? fo_job_split_settings(set, arena, &one) : 0;
+	for (int i = 0; i < n; i++)
+		for (size_t k = 0; k < sizeof searched / sizeof *searched; k++) {
+			size_t length = strlen(searched[k][0]);
+			if (strncasecmp(one[i], searched[k][0], length) || one[i][length] != '=')
+				continue;
+			fo_status st = fo_fail(FO_EARG, "--set %s: that is searched%s", fo_cli_seen(one[i]),
+					       searched[k][1] ? "" : ", and nothing fixes it");
+			return searched[k][1] ? fo_hint(st, "%s fixes it", searched[k][1]) : st;
+		}
 	return FO_OK;
 }

@@ -142,6 +142,7 @@ static fo_status fix_of(const struct fo_cli_call *call, struct fo_arena *arena, 
 
 struct answer {
 	const struct plan_machine *in;
+	struct fo_model model; /* named "custom" where the run changes a preset */
 	struct fo_arena arena;
 	struct fo_limits limits;
 	struct fo_rates rates;
@@ -153,6 +154,7 @@ struct answer {
 static fo_status load(const struct fo_cli_call *call, struct answer *x)
 {
 	const struct plan_machine *in = x->in;
+	FO_TRY(fo_run_model(&in->run, &x->model));
 	/* Paced kernels take the times of their own profile. */
 	const char *given = *in->profile || !fo_run_is_paced(&in->run) ? in->profile : in->run.paced;
 	FO_TRY(fo_cli_profile_read(&x->arena, given, &x->limits));
@@ -186,23 +188,35 @@ static fo_status load(const struct fo_cli_call *call, struct answer *x)
 	return fix_of(call, &x->arena, &x->ask.fixed);
 }
 
-static const char *mesh_text(struct fo_doc *d, const struct fo_plan_mesh *m)
+/* A mesh in words, and for a narrow table: "dp 2 tp 2-a cp 2h pp 2 zb-h1x4 Z3/4k". */
+struct mesh_words {
+	const char *without_sp, *async, *by_heads, *chunks, *zero, *over, *keeps[3];
+};
+static const struct mesh_words in_full = { " (no sp)",
+					   " async",
+					   " by heads",
+					   " x ",
+					   " ZeRO ",
+					   " over ",
+					   { "", " keeping weights until backward", " keeping weights for a step" } },
+			       in_short = { "-", "a", "h", "x", " Z", "/", { "", "k", "K" } };
+
+static const char *mesh_text(struct fo_doc *d, const struct fo_plan_mesh *m, const struct mesh_words *w)
 {
-	static const char *const kept[] = { "", " keeping weights until backward", " keeping weights for a step" };
 	const char *t = fo_doc_printf(d, "dp %" PRId64, m->shard * m->replicate);
 	if (m->tp > 1)
-		t = fo_doc_printf(d, "%s tp %" PRId64 "%s", t, m->tp, m->tp_sequence ? "" : " (no sp)");
+		t = fo_doc_printf(d, "%s tp %" PRId64 "%s", t, m->tp, m->tp_sequence ? "" : w->without_sp);
 	if (m->tp > 1 && m->tp_async)
-		t = fo_doc_printf(d, "%s async", t);
+		t = fo_doc_printf(d, "%s%s", t, w->async);
 	if (m->cp > 1)
-		t = fo_doc_printf(d, "%s cp %" PRId64 "%s", t, m->cp, m->cp_by ? " by heads" : "");
+		t = fo_doc_printf(d, "%s cp %" PRId64 "%s", t, m->cp, m->cp_by ? w->by_heads : "");
 	if (m->pp > 1)
 		t = fo_doc_printf(d, "%s pp %" PRId64 " %s", t, m->pp, fo_pp_name[m->pp_kind]);
 	if (m->pp_chunks > 1)
-		t = fo_doc_printf(d, "%s x %" PRId64, t, m->pp_chunks);
+		t = fo_doc_printf(d, "%s%s%" PRId64, t, w->chunks, m->pp_chunks);
 	if (m->zero)
-		t = fo_doc_printf(d, "%s ZeRO %d over %" PRId64 "%s", t, m->zero, m->shard * m->cp,
-				  kept[m->zero_reshard]);
+		t = fo_doc_printf(d, "%s%s%d%s%" PRId64 "%s", t, w->zero, m->zero, w->over, m->shard * m->cp,
+				  w->keeps[m->zero_reshard]);
 	return t;
 }
 
@@ -227,7 +241,7 @@ static void say_head(struct fo_doc *d, const struct answer *x)
 	while (tied < x->found.n && ties(x, tied))
 		tied++;
 	fo_doc_line(d, "plan", "%s on %" PRId64 " rank%s of %d thread%s: %" PRId64 " rows of %" PRId64 " tokens a step",
-		    r->model, r->ranks, fo_doc_plural(r->ranks), x->rates.threads, fo_doc_plural(x->rates.threads),
+		    x->model.name, r->ranks, fo_doc_plural(r->ranks), x->rates.threads, fo_doc_plural(x->rates.threads),
 		    m->rows * m->micro_batches, r->seq);
 	fo_doc_line(d, "machine", "%s, calibrated %s", x->limits.cpu, x->limits.date);
 	fo_doc_line(d, "searched",
@@ -235,8 +249,9 @@ static void say_head(struct fo_doc *d, const struct answer *x)
 		    " do not fit in memory",
 		    x->found.tried, fo_doc_num(d, x->found.seconds, FO_DRAW_SECONDS), x->found.n, x->found.refused,
 		    x->found.too_large);
-	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, %" PRId64 " micro-batch%s of %" PRId64 " row%s", mesh_text(d, m),
-		       m->micro_batches, m->micro_batches == 1 ? "" : "es", m->rows, fo_doc_plural(m->rows));
+	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, %" PRId64 " micro-batch%s of %" PRId64 " row%s",
+		       mesh_text(d, m, &in_full), m->micro_batches, m->micro_batches == 1 ? "" : "es", m->rows,
+		       fo_doc_plural(m->rows));
 	if (tied > 1)
 		fo_doc_line(d, "ties",
 			    "%d meshes lie within %.1f %%, which is no difference: this is the simplest of them", tied,
@@ -253,7 +268,7 @@ static void say_head(struct fo_doc *d, const struct answer *x)
 static void say(struct fo_doc *d, const struct answer *x)
 {
 	struct fo_str text = { 0 };
-	fo_doc_title(d, "Plan: %s on this machine", x->in->run.model);
+	fo_doc_title(d, "Plan: %s on this machine", x->model.name);
 	say_head(d, x);
 	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrrr", "mesh", "rows", "times", "step", "exposed", "memory");
 	for (int i = 0; i < x->found.n; i++) {
@@ -262,13 +277,17 @@ static void say(struct fo_doc *d, const struct answer *x)
 		if (!shows(x, i))
 			continue;
 		mark = i == x->found.named ? "> " : mark;
-		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, mesh_text(d, m)), fo_doc_printf(d, "%" PRId64, m->rows),
-			   fo_doc_printf(d, "%" PRId64, m->micro_batches),
+		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, mesh_text(d, m, &in_short)),
+			   fo_doc_printf(d, "%" PRId64, m->rows), fo_doc_printf(d, "%" PRId64, m->micro_batches),
 			   fo_doc_num(d, m->step_s.mid, FO_DRAW_SECONDS),
 			   fo_doc_num(d, m->exposed_s.mid, FO_DRAW_SECONDS), fo_doc_bytes(d, m->bytes));
 	}
-	fo_doc_para(d, "> is what to take, = ties with it. rows: of a micro-batch, of all ranks; times: micro-batches; "
-		       "exposed: communication while no lane computes.");
+	fo_doc_para(
+		d,
+		"> is what to take, = ties with it. tp 4-: without sequence parallelism, 4a: async; cp 4h: by heads; "
+		"x4: four chunks of a stage; Z1/4: ZeRO 1 over 4 ranks, k: keeping weights until backward, K: for a "
+		"step. rows: of a micro-batch, of all ranks; times: micro-batches; exposed: communication while no "
+		"lane computes.");
 	fo_plan_mesh_yaml(&x->found.mesh[x->found.named], x->in->run.ranks, &text);
 	fo_doc_heading(d, "Settings: run.yaml");
 	fo_doc_code(d, text.data);
@@ -300,7 +319,7 @@ static void put(struct fo_json *j, const struct answer *x)
 	int place = 0; /* of the named one among those shown */
 	for (int i = 0; i < x->found.named; i++)
 		place += shows(x, i);
-	fo_json_put(j, FO_TEXT("model", x->in->run.model), FO_TEXT("machine", x->limits.cpu),
+	fo_json_put(j, FO_TEXT("model", x->model.name), FO_TEXT("machine", x->limits.cpu),
 		    FO_TEXT("calibrated", x->limits.date), FO_INT("ranks", x->in->run.ranks),
 		    FO_INT("threads_each", x->rates.threads), FO_INT("seq", x->in->run.seq),
 		    FO_INT("tried", x->found.tried), FO_INT("refused", x->found.refused),
@@ -317,7 +336,7 @@ static void put(struct fo_json *j, const struct answer *x)
 static fo_status does_not_fit(const struct fo_cli_call *call, const struct answer *x)
 {
 	if (call->json) {
-		fo_json_put(call->json, FO_TEXT("model", x->in->run.model), FO_INT("ranks", x->in->run.ranks),
+		fo_json_put(call->json, FO_TEXT("model", x->model.name), FO_INT("ranks", x->in->run.ranks),
 			    FO_TEXT("fit", "does not fit"), FO_INT("tried", x->found.tried),
 			    FO_INT("refused", x->found.refused), FO_INT("too_large", x->found.too_large),
 			    FO_REAL("smallest_bytes", x->found.least_bytes ? (double)x->found.least_bytes : NAN),
@@ -332,7 +351,7 @@ static fo_status does_not_fit(const struct fo_cli_call *call, const struct answe
 	fo_doc_verdict(call->doc, FO_DOC_BAD, "too large",
 		       "%s does not fit on this machine in any of %" PRId64 " meshes of %" PRId64
 		       " ranks%s; a shorter data.seq or fewer rows would take less",
-		       x->in->run.model, x->found.tried, x->in->run.ranks, least);
+		       x->model.name, x->found.tried, x->in->run.ranks, least);
 	return fo_cli_found();
 }
 
@@ -374,7 +393,7 @@ const struct fo_command fo_cmd_plan_machine = {
 		"choose this command. Exit status 1: no mesh fits the memory.\n\n"
 		"What the run file says of its mesh does not count; a flag does, and is kept.\n\n"
 		"  flatout calibrate run.yaml --ranks=4 && flatout plan run.yaml --ranks=4\n"
-		"  flatout plan run.yaml --ranks=8 --link-gbps=1 --link-us=20 --profile other.json\n",
+		"  flatout plan run.yaml --ranks=8 --link-gbps=1 --link-us=20 --profile p.json\n",
 	.opts = fo_run_options,
 	.own = extra,
 	.prepare = prepare,

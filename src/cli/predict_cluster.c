@@ -241,12 +241,12 @@ static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l,
 	case EXPERT: return more_experts(b, l, times);
 	default:
 		for (double t = 2; t <= b->job.machine.per_node; t *= 2) {
-			double other = fmax(1, l->tp) * t;
+			double other = fmax(1, was.tp) * t;
 			if (fmod(m->kv_heads, other) != 0 || fmod(dp, t) != 0)
 				break;
 			l->tp = other;
 			l->sp = true;
-			l->micro_batches *= t;
+			l->micro_batches = was.micro_batches * t;
 			if (fits(b, l, times))
 				return true;
 		}

@@ -28,7 +28,8 @@ enum { FO_CLI_MEGATRON = 1 }; /* fo_cli_job.framework */
 		FO_OPT_PATH(S, job.model, group ".model", "M", NULL,                                                   \
 			    "what is trained: preset, name on Hugging Face, path of a config.json"),                   \
 		FO_OPT_ENUM(S, job.framework, group ".framework", NULL,                                                \
-			    "whose habits and defaults count where no file is given; not named: eager PyTorch's",      \
+			    "whose habits and defaults count where no file is given; not named: eager PyTorch's, "     \
+			    "where divisions are searched Megatron-LM's",                                              \
 			    "torchtitan|megatron|megatron-bridge|deepspeed|flatout"),                                  \
 		FO_OPT_LENGTH(S, job.seq, group ".seq", "N", NULL, 1, 1 << 24, "tokens of a sequence"),                \
 		FO_OPT_LENGTH(S, job.global_tokens, group ".global-tokens", "N", NULL, 1, 1e12,                        \
@@ -44,8 +45,8 @@ enum { FO_CLI_MEGATRON = 1 }; /* fo_cli_job.framework */
 		FO_OPT_INT(S, job.pp, group ".pp", "N", NULL, 1, 1e6, "devices", "pipeline stages"),                   \
 		FO_OPT_INT(S, job.ep, group ".ep", "N", NULL, 1, 1e6, "devices", "expert parallel"),                   \
 		FO_OPT_INT(S, job.chunks, group ".chunks", "N", NULL, 1, 1e4, "", "model chunks of a pipeline rank"),  \
-		FO_OPT_ENUM(S, job.schedule, group ".schedule", NULL, "pipeline schedule",                             \
-			    "gpipe|1f1b|interleaved|zero-bubble"),                                                     \
+		FO_OPT_ENUM(S, job.schedule, group ".schedule", NULL,                                                  \
+			    "pipeline schedule; gpipe: where none is searched", "gpipe|1f1b|interleaved|zero-bubble"), \
 		FO_OPT_INT(S, job.replicate, group ".replicate", "N", NULL, 1, 1e6, "",                                \
 			   "replicas of a sharded model (HSDP)"),                                                      \
 		FO_OPT_INT(S, job.shard, group ".shard", "N", NULL, 1, 1e6, "", "ranks that shard one replica"),       \

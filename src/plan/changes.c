@@ -5,24 +5,33 @@
 
 const char *const fo_plan_field_name[FO_PLAN_FIELDS] = {
 	"tensor parallelism", "context parallelism", "the pipeline",    "expert parallelism",
-	"what ranks share",   "recomputation",       "the micro-batch",
+	"what ranks share",   "recomputation",       "the micro-batch", "overlap of data parallelism",
 };
-#define NEAR 1.01 /* of the goal's time: issue and reader ask for no more */
+#define NEAR 1.01   /* of the goal's time: issue and reader ask for no more */
+#define GAINS 0.999 /* a change that saves less is none */
+
+static bool same_stages(const struct fo_predict_uneven *a, const struct fo_predict_uneven *b)
+{
+	return a->first == b->first && a->middle == b->middle && a->last == b->last;
+}
 
 static bool differ(const struct fo_predict_layout *a, const struct fo_predict_layout *b, int field)
 {
 	switch (field) {
-	case FO_PLAN_FIELD_TP: return a->tp != b->tp || a->sp != b->sp || a->tp_overlap != b->tp_overlap;
+	case FO_PLAN_FIELD_TP:
+		return a->tp != b->tp || (a->tp > 1 && (a->sp != b->sp || a->tp_overlap != b->tp_overlap));
 	case FO_PLAN_FIELD_CP: return a->cp != b->cp;
 	case FO_PLAN_FIELD_PP:
-		return a->pp != b->pp || a->chunks != b->chunks || a->schedule != b->schedule ||
-		       a->stages_near != b->stages_near;
+		return a->pp != b->pp ||
+		       (a->pp > 1 && (a->chunks != b->chunks || a->schedule != b->schedule ||
+				      a->stages_near != b->stages_near || !same_stages(&a->uneven, &b->uneven)));
 	case FO_PLAN_FIELD_EP: return a->ep != b->ep;
 	case FO_PLAN_FIELD_STATES:
 		return a->zero != b->zero || a->shard != b->shard || a->keeps_weights != b->keeps_weights;
 	case FO_PLAN_FIELD_AGAIN:
 		return a->recompute != b->recompute || a->kept != b->kept || a->recompute_core != b->recompute_core ||
 		       a->recompute_ffn != b->recompute_ffn;
+	case FO_PLAN_FIELD_HIDES: return a->dp_overlap != b->dp_overlap;
 	default: return a->micro_batch != b->micro_batch;
 	}
 }
@@ -41,6 +50,7 @@ static void take(struct fo_predict_layout *l, const struct fo_predict_layout *go
 		l->chunks = goal->chunks;
 		l->schedule = goal->schedule;
 		l->stages_near = goal->stages_near;
+		l->uneven = goal->uneven;
 		break;
 	case FO_PLAN_FIELD_EP: l->ep = goal->ep; break;
 	case FO_PLAN_FIELD_STATES:
@@ -54,7 +64,23 @@ static void take(struct fo_predict_layout *l, const struct fo_predict_layout *go
 		l->recompute_core = goal->recompute_core;
 		l->recompute_ffn = goal->recompute_ffn;
 		break;
+	case FO_PLAN_FIELD_HIDES: l->dp_overlap = goal->dp_overlap; break;
 	default: l->micro_batch = goal->micro_batch; break;
+	}
+}
+
+/* What a configuration says of an axis that it does not have means nothing. */
+static void forget_unused(struct fo_predict_layout *l)
+{
+	if (l->tp <= 1) {
+		l->sp = false;
+		l->tp_overlap = 0;
+	}
+	if (l->pp <= 1) {
+		l->chunks = 1;
+		l->schedule = FO_PREDICT_1F1B;
+		l->stages_near = false;
+		l->uneven = (struct fo_predict_uneven){ 0 };
 	}
 }
 
@@ -67,9 +93,14 @@ static double with(const struct fo_plan_asked *a, const struct fo_predict_layout
 	for (int f = 0; f < FO_PLAN_FIELDS; f++)
 		if (fields & 1u << f)
 			take(out, goal, f);
+	forget_unused(out);
 	double dp = out->devices / (out->tp * out->cp * out->pp);
 	out->micro_batches = a->global_batch / (dp * out->micro_batch);
-	if (fo_plan_illegal(a, out))
+	/* A configuration may state that it hides nothing, which a plan never does: that is legal all the same. */
+	struct fo_predict_layout legal = *out;
+	if (legal.tp_overlap < 0)
+		legal.tp_overlap = 0;
+	if (fo_plan_illegal(a, &legal))
 		return INFINITY;
 	fo_predict_point(&a->base, out, &s);
 	return s.wrong || fo_plan_upper_bytes(&s) > fo_plan_room(a) ? INFINITY : s.seconds;
@@ -95,14 +126,14 @@ int fo_plan_changes(const struct fo_plan_asked *a, const struct fo_predict_layou
 	fo_predict_point(&a->base, from, &s);
 	double seconds = s.seconds, least = with(a, goal, goal, 0, &next);
 	while (left && seconds > NEAR * least) {
-		/* The fewest fields that gain at all; of those the most gain. */
-		struct fo_plan_change best = { .after = seconds };
+		/* The fewest fields that gain; of those the most gain. */
+		struct fo_plan_change best = { .after = INFINITY };
 		for (uint32_t set = left; set; set = (set - 1) & left) {
 			bool fewer = best.fields && bits(set) < bits(best.fields);
 			if (best.fields && bits(set) > bits(best.fields))
 				continue;
 			double after = with(a, &now, goal, set, &next);
-			if (after < seconds && (fewer || after < best.after))
+			if (after < GAINS * seconds && (fewer || after < best.after))
 				best = (struct fo_plan_change){ set, next, seconds, after };
 		}
 		if (!best.fields)

@@ -7,11 +7,12 @@
 enum fo_plan_field {
 	FO_PLAN_FIELD_TP,
 	FO_PLAN_FIELD_CP,
-	FO_PLAN_FIELD_PP, /* with chunks and schedule */
+	FO_PLAN_FIELD_PP, /* with chunks, schedule and layers of each stage */
 	FO_PLAN_FIELD_EP,
 	FO_PLAN_FIELD_STATES, /* ZeRO stage, ranks that share */
 	FO_PLAN_FIELD_AGAIN,  /* recomputation */
 	FO_PLAN_FIELD_MICRO_BATCH,
+	FO_PLAN_FIELD_HIDES, /* gradients and weights that travel beside compute */
 	FO_PLAN_FIELDS
 };
 extern const char *const fo_plan_field_name[FO_PLAN_FIELDS];
@@ -22,7 +23,8 @@ struct fo_plan_change {
 	double before, after;            /* seconds of a step */
 };
 /* Goes from one division to the goal until a step is within 1 % of the goal's: at each point the change that makes the
- * step shortest. Returns the number of changes. Divisions on the way are legal for the framework and fit in memory. */
+ * step shortest; one that gains less than 0.1 % is none. Returns the number of changes. Divisions on the way are legal
+ * for the framework and fit in memory. */
 int fo_plan_changes(const struct fo_plan_asked *asked, const struct fo_predict_layout *from,
 		    const struct fo_predict_layout *goal, struct fo_plan_change out[FO_PLAN_FIELDS]);
 

@@ -105,21 +105,43 @@ static void titan_arguments(const struct said *s, double shard, const char *agai
 		      l->tp_overlap > 0 ? " --compile.enable-async-tensor-parallel" : "", again);
 }
 
+/* The flavor that src/job reads as this preset. */
+static void titan_model(const struct said *s)
+{
+	static const char *const of[][3] = {
+		{ "llama-3.1-8b", "llama3", "8B" },
+		{ "llama-3.1-70b", "llama3", "70B" },
+		{ "llama-3.1-405b", "llama3", "405B" },
+		{ "llama-2-7b", "llama2", "7B" },
+		{ "llama-2-13b", "llama2", "13B" },
+		{ "llama-2-70b", "llama2", "70B" },
+		{ "deepseek-v3", "deepseek_v3", "671B" },
+		{ "qwen3-0.6b", "qwen3", "0.6B" },
+		{ "qwen3-4b", "qwen3", "4B" },
+		{ "qwen3-8b", "qwen3", "8B" },
+		{ "qwen3-14b", "qwen3", "14B" },
+		{ "qwen3-32b", "qwen3", "32B" },
+		{ "qwen3-30b-a3b", "qwen3", "30B-A3B" },
+		{ "llama-4-scout", "llama4", "17bx16e" },
+	};
+	fo_str_puts(s->out, "[model]\n");
+	for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+		if (!strcmp(s->model, of[i][0])) {
+			fo_str_printf(s->out, "name = \"%s\"\nflavor = \"%s\"\n", of[i][1], of[i][2]);
+			return;
+		}
+	fo_str_puts(s->out, "# torchtitan has no flavor of this model that plan knows: its name and flavor go here.\n");
+}
+
 static void torchtitan(const struct said *s)
 {
 	const struct fo_predict_layout *l = s->l;
 	static const char *const again[FO_PLAN_AGAINS] = {
 		[FO_PLAN_AGAIN_NONE] = "none", [FO_PLAN_AGAIN_OP] = "selective", [FO_PLAN_AGAIN_FULL] = "full"
 	};
-	static const char *const model[][2] = { { "llama-3.1-8b", "8B" },
-						{ "llama-3.1-70b", "70B" },
-						{ "llama-3.1-405b", "405B" } };
 	double shard = l->zero >= 3 ? sharers(s) / l->cp : 1;
 	titan_arguments(s, shard, again[s->again]);
-	fo_str_puts(s->out, "[model]\n");
-	for (size_t i = 0; i < sizeof model / sizeof *model; i++)
-		if (!strcmp(s->model, model[i][0]))
-			fo_str_printf(s->out, "name = \"llama3\"\nflavor = \"%s\"\n", model[i][1]);
+	titan_model(s);
 	/* The head keeps its precision, as it does in the prediction. */
 	if (type_of(s) == FO_PREDICT_FP8)
 		fo_str_puts(s->out, "converters = [\"quantize.linear.float8\"]\n\n[quantize.linear.float8]\n"
@@ -169,8 +191,9 @@ static void megatron(const struct said *s)
 		fo_str_puts(s->out, "--use-tp-pp-dp-mapping\n");
 	if (l->chunks > 1)
 		fo_str_printf(s->out, "--num-virtual-stages-per-pipeline-rank %.0f\n", l->chunks);
-	if (l->ep > 1)
-		fo_str_printf(s->out, "--expert-model-parallel-size %.0f\n", l->ep);
+	/* Experts are whole in the prediction; its own default cuts them by tensor parallelism. */
+	if (s->a->base.job.model.experts > 0 && (l->ep > 1 || l->tp > 1))
+		fo_str_printf(s->out, "--expert-model-parallel-size %.0f --expert-tensor-parallel-size 1\n", l->ep);
 	if (l->zero >= 1)
 		fo_str_puts(s->out, "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather\n");
 	else if (s->ranks > 1)
@@ -250,16 +273,20 @@ static const char *again_missing(const struct fo_plan_framework *f, enum fo_plan
 	return f->again & 1u << again ? NULL : why[again];
 }
 
-/* A division that was planned for one framework may not fit with the habits of another. */
+/* A division that was planned for one framework may not fit with the habits of another; Megatron Bridge's division is
+ * one of Megatron-LM, its habits are not. */
 static const char *fit_missing(const struct fo_plan_framework *f, const struct fo_plan_asked *a,
 			       const struct fo_predict_layout *l)
 {
 	struct fo_predict_step s;
 	struct fo_predict_base b;
 	struct fo_predict_job job = a->base.job;
-	if (f == a->framework)
+	/* Its arguments are read as Megatron-LM's, whose habits are not those of Megatron Core's recipes. */
+	const bool megatron = !strcmp(f->id, "megatron");
+	const enum fo_predict_style_id style = fo_predict_style_of(megatron ? "megatron-lm" : f->id);
+	if (f == a->framework && job.style == style)
 		return NULL;
-	job.style = fo_predict_style_of(f->id);
+	job.style = style;
 	const char *wrong = fo_predict_prepare(&job, &b);
 	if (wrong)
 		return wrong;

@@ -30,7 +30,9 @@ static void ask(struct fo_plan_asked *a, const char *framework, const char *mode
 {
 	const struct fo_device *d;
 	struct fo_model m = model_named(model);
-	struct fo_predict_job job = { .style = fo_predict_style_of(framework), .type = FO_PREDICT_BF16, .seq = seq };
+	/* Arguments of Megatron-LM are read with its habits, not with those of Megatron Core's recipes. */
+	const char *style = strcmp(framework, "megatron") ? framework : "megatron-lm";
+	struct fo_predict_job job = { .style = fo_predict_style_of(style), .type = FO_PREDICT_BF16, .seq = seq };
 	assert_int_equal(fo_catalogue_find(&catalogue, device, &d), FO_OK);
 	assert_int_equal(fo_predict_machine_of(d, &job.machine), FO_OK);
 	job.machine.per_node = per_node;
