@@ -165,8 +165,8 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 	say_fewer(d, p);
 	if (ties(p) > 1)
 		fo_doc_line(d, "ties",
-			    "%d divisions lie within %.1f %%, which is no difference: this is the simplest of them",
-			    ties(p), 100 * FO_PLAN_TIE);
+			    "%s%d divisions lie within %.1f %%, which is no difference: this is the simplest of them",
+			    ties(p) < FO_PLAN_SHOWN ? "" : "at least ", ties(p), 100 * FO_PLAN_TIE);
 	fo_doc_line(d, "step", "%s (%s), %s a device", fo_doc_num(d, s->seconds, FO_DRAW_SECONDS),
 		    fo_cli_range(d, p->named_sure.seconds, FO_DRAW_SECONDS), fo_doc_si(d, s->tokens_s, "tok/s"));
 	if (p->cost)
