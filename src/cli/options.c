@@ -29,7 +29,7 @@ static const char *last_part(const char *key)
 	return dot ? dot + 1 : key;
 }
 
-/* What is written to give the output option of row i: a command's own by its last part. */
+/* The name that a user writes for output option i: a command's own options go by the last part of their key. */
 static const char *flag(const struct fo_opt_set *s, int i)
 {
 	const char *key = fo_opt_row(s, i)->key;

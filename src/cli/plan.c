@@ -46,7 +46,7 @@ static fo_status check_fixed(const struct fo_plan_fixed *f)
 	return FO_OK;
 }
 
-/* What plan searches itself, and options cannot fix. A configuration's are where it starts from. */
+/* Refuses options that no search can keep. Those of a configuration are only where the search starts. */
 static fo_status check_searched(const struct fo_cli_job *j, bool files, struct fo_arena *arena)
 {
 	if (files)
@@ -184,7 +184,7 @@ static fo_status search_cost(struct fo_cli_planned *p)
 	return st;
 }
 
-/* What is faster with a part of the devices; the cheapest token has chosen its part already. */
+/* Looks for a part of the devices that is faster. The search for the cheapest token has chosen its part already. */
 static void find_fewer(struct fo_cli_planned *p)
 {
 	struct fo_plan *other = fo_xmalloc(sizeof *other);

@@ -458,7 +458,7 @@ void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p)
 			    FO_TEXT("framework", p->ask.framework->id), FO_INT("legal", p->plan.legal),
 			    FO_INT("too_large", p->plan.too_large),
 			    FO_REAL("smallest_bytes", p->plan.smallest.step.bytes),
-			    FO_REAL("smallest_bytes_high", fo_plan_upper_bytes(&p->plan.smallest.step)),
+			    FO_REAL("smallest_bytes_high", fo_predict_upper_bytes(&p->plan.smallest.step)),
 			    FO_REAL("usable_bytes", p->ask.base.job.machine.memory_bytes),
 			    FO_REAL("devices_that_hold_it", p->would_hold > 0 ? p->would_hold : NAN));
 		return;

@@ -59,7 +59,7 @@ static fo_status look(const struct climb *k, struct tried *t)
 	if (t->step.wrong)
 		return fo_fail(FO_EARG, "%s", t->step.wrong);
 	t->ok = true;
-	t->fits = fo_plan_upper_bytes(&t->step) <= memory_of(t);
+	t->fits = fo_predict_upper_bytes(&t->step) <= memory_of(t);
 	return FO_OK;
 }
 
@@ -406,7 +406,7 @@ static void climb_all(struct climb *k)
 static fo_status check_baseline(const struct climb *k)
 {
 	char need[32], have[32];
-	double low = k->base.step.bytes * k->base.step.bytes / fo_plan_upper_bytes(&k->base.step);
+	double low = k->base.step.bytes * k->base.step.bytes / fo_predict_upper_bytes(&k->base.step);
 	if (low <= memory_of(&k->base))
 		return FO_OK;
 	fo_draw_number(need, k->base.step.bytes, FO_DRAW_BYTES);

@@ -103,7 +103,7 @@ static double with(const struct fo_plan_asked *a, const struct fo_predict_layout
 	if (fo_plan_illegal(a, &legal))
 		return INFINITY;
 	fo_predict_point(&a->base, out, &s);
-	return s.wrong || fo_plan_upper_bytes(&s) > fo_plan_room(a) ? INFINITY : s.seconds;
+	return s.wrong || fo_predict_upper_bytes(&s) > fo_plan_room(a) ? INFINITY : s.seconds;
 }
 
 static int bits(uint32_t x)

@@ -49,7 +49,7 @@ static bool look(void *ctx, const struct fo_predict_layout *l, int again)
 		return true;
 	}
 	enum fo_plan_kind kind = fo_plan_kind_of(l);
-	bool fits = fo_plan_upper_bytes(&s) <= k->usable;
+	bool fits = fo_predict_upper_bytes(&s) <= k->usable;
 	size_t at = ((size_t)kind * 2 + fits) * FO_PLAN_COLUMNS + place_on(s.bytes, k->o->memory_most, FO_PLAN_COLUMNS);
 	struct fo_plan_place *c = &k->cell[at * FO_PLAN_ROWS + place_on(s.mfu_causal, k->mfu_most, FO_PLAN_ROWS)];
 	if (c->seconds == 0 || s.seconds < c->seconds)

@@ -51,9 +51,7 @@ void fo_plan_with(struct fo_plan_asked *out, const struct fo_plan_asked *asked, 
 	struct fo_predict_job job = asked->base.job;
 	*out = *asked;
 	switch (of) {
-	case FO_PLAN_MORE_MEMORY:
-		out->memory_bytes = 2 * (asked->memory_bytes > 0 ? asked->memory_bytes : job.machine.memory_bytes);
-		return;
+	case FO_PLAN_MORE_MEMORY: out->memory_bytes = 2 * fo_plan_room(asked); return;
 	case FO_PLAN_MORE_BATCH: out->global_batch *= 2; return;
 	case FO_PLAN_MORE_DEVICES: out->devices += node_of(asked); return;
 	case FO_PLAN_MORE_NET: job.machine.net_byte_s *= 2; break;

@@ -107,8 +107,6 @@ int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 bool fo_plan_accounts(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
 /* Is a division legal for this framework and this model? NULL, or why not in one static sentence. */
 const char *fo_plan_illegal(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
-/* Bytes that a division must have room for: the upper end of the 80 % interval. */
-double fo_plan_upper_bytes(const struct fo_predict_step *s);
 /* Bytes that a division may take. */
 static inline double fo_plan_room(const struct fo_plan_asked *a)
 {

@@ -87,7 +87,7 @@ static fo_status search(const struct fo_scale_asked *a, struct fo_scale_point *p
 	if (st == FO_ENOMEM && plan->too_large) {
 		p->fit = FO_SCALE_TOO_LARGE;
 		p->smallest_bytes = plan->smallest.step.bytes;
-		p->smallest_bytes_high = fo_plan_upper_bytes(&plan->smallest.step);
+		p->smallest_bytes_high = fo_predict_upper_bytes(&plan->smallest.step);
 		return FO_OK;
 	}
 	if (st != FO_OK) {

@@ -483,9 +483,6 @@ struct here {
 	struct fo_predict_shared shared;
 };
 
-#define Z80 1.2816 /* 80 % of a normal distribution are within: the memory's interval */
-double fo_plan_upper_bytes(const struct fo_predict_step *s) { return s->bytes * exp(Z80 * s->memory_sd); }
-
 static bool better(const struct fo_plan_point *p, const struct fo_plan_point *than)
 {
 	/* Of two that take the same time to a thousandth, the simpler. */
@@ -521,9 +518,7 @@ static bool look(void *ctx, const struct fo_predict_layout *l, int again)
 static void search_axes(void *ctx, size_t i)
 {
 	struct search *s = ctx;
-	struct here h = { .a = s->a,
-			  .f = &s->found[i],
-			  .memory = s->a->memory_bytes > 0 ? s->a->memory_bytes : s->a->base.job.machine.memory_bytes };
+	struct here h = { .a = s->a, .f = &s->found[i], .memory = fo_plan_room(s->a) };
 	struct walk w = { .a = s->a, .fn = look, .ctx = &h, .on = true };
 	walk_axes(&w, &s->axes[i]);
 }

@@ -291,7 +291,7 @@ static const char *fit_missing(const struct fo_plan_framework *f, const struct f
 	if (wrong)
 		return wrong;
 	fo_predict_memory_of(&b, l, &s);
-	return s.wrong || fo_plan_upper_bytes(&s) <= fo_plan_room(a)
+	return s.wrong || fo_predict_upper_bytes(&s) <= fo_plan_room(a)
 		       ? s.wrong
 		       : "with its habits it may not fit; --framework plans for it";
 }

@@ -218,6 +218,8 @@ struct shared {
 };
 _Static_assert(sizeof(struct shared) <= sizeof(struct fo_predict_shared), "room for what divisions share");
 
+double fo_predict_upper_bytes(const struct fo_predict_step *s) { return s->bytes * exp(FO_PREDICT_Z80 * s->memory_sd); }
+
 bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			     struct fo_predict_shared *room, double most_bytes, struct fo_predict_step *out)
 {
@@ -240,7 +242,7 @@ bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_pr
 		return false;
 	}
 	fo_predict_bytes(b, l, &s->w, out);
-	if (out->bytes * exp(FO_PREDICT_Z80 * out->memory_sd) > most_bytes)
+	if (fo_predict_upper_bytes(out) > most_bytes)
 		return false;
 	fo_predict_time(&s->w, b->x, out);
 	fo_predict_finish(b, &s->w, out);

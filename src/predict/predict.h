@@ -254,6 +254,8 @@ void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predi
 struct fo_predict_shared {
 	double room[256]; /* private */
 };
+/* Bytes that a device must have room for: the upper end of the 80 % interval of s->bytes. */
+double fo_predict_upper_bytes(const struct fo_predict_step *s);
 /* The same as fo_predict_memory_of and, where `most_bytes` are not below the upper end of memory's 80 % interval, as
  * fo_predict_point: the very numbers. False: it does not fit, and *out has no seconds. */
 bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_predict_layout *l,

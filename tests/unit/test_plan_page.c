@@ -91,7 +91,7 @@ static bool see(void *ctx, const struct fo_predict_layout *l, int again)
 		return true;
 	k->divisions++;
 	k->beyond += s.bytes > k->o->memory_most;
-	if (s.bytes <= k->o->memory_most && fo_plan_upper_bytes(&s) <= k->a->base.job.machine.memory_bytes)
+	if (s.bytes <= k->o->memory_most && fo_predict_upper_bytes(&s) <= k->a->base.job.machine.memory_bytes)
 		k->best = fmax(k->best, s.mfu_causal);
 	return true;
 }

@@ -331,7 +331,7 @@ static void check_gain(const struct fo_plan_asked *a, const struct fo_plan *plan
 	assert_null(fo_plan_illegal(&b, &m->layout));
 	fo_predict_point(&b.base, &m->layout, &s);
 	assert_null(s.wrong);
-	assert_true(fo_plan_upper_bytes(&s) <= b.memory_bytes * (1 + 1e-9));
+	assert_true(fo_predict_upper_bytes(&s) <= b.memory_bytes * (1 + 1e-9));
 	assert_true(fabs(b.global_batch / s.seconds / now / m->times - 1) < 1e-9);
 	assert_true(best_of(&b) <= s.seconds * 1.001);
 	assert_true(m->range.low <= m->times * (1 + 1e-9) && m->times <= m->range.high * (1 + 1e-9));
