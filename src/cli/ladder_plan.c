@@ -88,7 +88,7 @@ static void say_head(struct fo_doc *d, const struct shown *w)
 	const struct fo_predict_gain *all = &l->rung[l->rungs - 1].together;
 	fo_doc_title(d, "Predicted ladder: %s", w->a->job.model.name);
 	fo_doc_line(d, "ladder", "%s on %.15g x %s, %s, predicted: nothing was run", w->a->job.model.name, c->devices,
-		    c->device->name, fo_predict_type_name[l->baseline.job.type]);
+		    c->device->name, fo_cli_job_type_name(w->a, l->baseline.job.type));
 	fo_doc_line(d, "baseline", "%s: %s", division(d, &l->baseline, &l->base_step),
 		    step_text(d, &l->base_step, &l->base_sure));
 	if (all->times > 1)

@@ -107,7 +107,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_scaled *s)
 	const struct fo_cluster *c = &p->asked->cluster;
 	fo_doc_line(d, "scale", "%s on %s in nodes of %.15g, for %s: sequences of %.15g tokens, %s",
 		    p->asked->job.model.name, c->device->name, c->per_node, p->ask.framework->title, p->job.job.seq,
-		    fo_predict_type_name[p->job.job.type]);
+		    fo_cli_job_type_name(p->asked, p->job.job.type));
 	fo_cli_goodput_say(d, &s->given, &s->ask.goodput);
 	if (s->ask.goodput.interval_s > 0)
 		fo_doc_line(d, "saved", "after every %s of training",

@@ -75,4 +75,7 @@ refused 2 "is the most that it may be" $eight --failures 1e12
 refused 2 "expected 1 or more" $eight --pue 0.5
 refused 2 "--watts=700" $eight --watts 0
 refused 2 "devices are" $eight --fix tp=3 --sizes 8,16
+# fp16 is not called bf16, whose rate it has.
+run 0 scale --model llama-3.1-8b --cluster 8xV100-SXM2-32GB --seq 2048 --global-batch 64 --precision fp16 --sizes 8,64
+says '2048 tokens, fp16'
 finish
