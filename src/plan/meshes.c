@@ -15,7 +15,8 @@
 
 /* ---- settings ---- */
 
-void fo_plan_mesh_apply(const struct fo_plan_mesh *m, struct fo_run *r)
+/* Writes the mesh into a run. */
+static void apply(const struct fo_plan_mesh *m, struct fo_run *r)
 {
 	r->pp = m->pp, r->pp_kind = m->pp_kind, r->pp_chunks = m->pp_chunks;
 	r->tp = m->tp, r->tp_sequence = m->tp_sequence, r->tp_async = m->tp_async;
@@ -310,7 +311,7 @@ static void try_mesh(void *ctx, size_t i)
 	struct fo_plan_mesh *m = &j->mesh[i];
 	struct fo_run run = *j->a->run;
 	struct fo_program p = { 0 };
-	fo_plan_mesh_apply(m, &run);
+	apply(m, &run);
 	fo_status st = fo_pass_build_run(&p, &run);
 	m->too_large = st == FO_ENOMEM; /* whatever auto chooses */
 	if (st == FO_OK) {
@@ -335,7 +336,7 @@ static fo_status refuse(const struct fo_plan_meshes_asked *a, const struct fo_pl
 	struct fo_run run = *a->run;
 	struct fo_program p = { 0 };
 	if (first) {
-		fo_plan_mesh_apply(first, &run);
+		apply(first, &run);
 		fo_status st = fo_pass_build_run(&p, &run);
 		fo_program_fini(&p);
 		if (st != FO_OK)

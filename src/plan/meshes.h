@@ -56,8 +56,6 @@ struct fo_plan_meshes {
 FO_CHECKED fo_status fo_plan_meshes_search(struct fo_plan_meshes *out, const struct fo_plan_meshes_asked *asked);
 void fo_plan_meshes_fini(struct fo_plan_meshes *m);
 
-/* Writes the mesh into a run. */
-void fo_plan_mesh_apply(const struct fo_plan_mesh *m, struct fo_run *run);
 /* Appends it as options ("--mesh.pp=2 --pass.pp=zb-h1 --train.rows=4 ...") or as lines of a run file. */
 void fo_plan_mesh_options(const struct fo_plan_mesh *m, int64_t ranks, struct fo_str *out);
 void fo_plan_mesh_yaml(const struct fo_plan_mesh *m, int64_t ranks, struct fo_str *out);

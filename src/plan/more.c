@@ -46,7 +46,8 @@ static double node_of(const struct fo_plan_asked *a)
 	return a->devices < node ? 1 : node;
 }
 
-void fo_plan_with(struct fo_plan_asked *out, const struct fo_plan_asked *asked, enum fo_plan_more_of of)
+/* The job with twice the resource; of devices, with one node more. */
+static void with_more(struct fo_plan_asked *out, const struct fo_plan_asked *asked, enum fo_plan_more_of of)
 {
 	struct fo_predict_job job = asked->base.job;
 	*out = *asked;
@@ -120,7 +121,7 @@ void fo_plan_more_of(struct fo_plan_more out[FO_PLAN_MORES], const struct fo_pla
 		struct fo_plan_point p;
 		struct fo_predict_gain g;
 		out[i] = (struct fo_plan_more){ .gains = FO_PLAN_GAINS_NONE, .times = NAN, .range = fo_range(NAN) };
-		fo_plan_with(&a, asked, (enum fo_plan_more_of)i);
+		with_more(&a, asked, (enum fo_plan_more_of)i);
 		if (i == FO_PLAN_MORE_NET && asked->devices <= asked->base.job.machine.per_node)
 			continue;
 		if (i == FO_PLAN_MORE_DEVICES)

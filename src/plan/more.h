@@ -33,8 +33,6 @@ struct fo_plan_more {
 	double times;                    /* tokens/s of all devices over those of the plan; NAN: FO_PLAN_GAINS_NONE */
 	struct fo_range range;           /* 80 % */
 };
-/* The job with twice the resource; of devices, with one node more. */
-void fo_plan_with(struct fo_plan_asked *out, const struct fo_plan_asked *asked, enum fo_plan_more_of of);
 /* Searches again with each in turn: with twice a resource in the axes of the divisions of `all`, so that the gain is at
  * least what is found, with more devices in all of them. */
 void fo_plan_more_of(struct fo_plan_more out[FO_PLAN_MORES], const struct fo_plan_asked *asked,

@@ -15,7 +15,8 @@ enum {
 
 double fo_goodput_rate(double failures, double devices) { return failures * devices / (NODE_DEVICES * 1000 * DAY_S); }
 
-double fo_goodput_middle(struct fo_range r) { return r.low > 0 ? sqrt(r.low * r.high) : r.high / 2; }
+/* The middle of a range: of the logarithm, but of ranges that begin at 0. */
+static double middle(struct fo_range r) { return r.low > 0 ? sqrt(r.low * r.high) : r.high / 2; }
 
 double fo_goodput_share(double f, double save_s, double restart_s, double interval_s)
 {
@@ -99,8 +100,8 @@ static struct fo_range draw(const struct fo_goodput_in *in, double interval_s)
 
 void fo_goodput_of(const struct fo_goodput_in *in, struct fo_goodput *out)
 {
-	const double f = fo_goodput_rate(fo_goodput_middle(in->failures), in->devices),
-		     save = fo_goodput_middle(in->save_s), restart = fo_goodput_middle(in->restart_s);
+	const double f = fo_goodput_rate(middle(in->failures), in->devices), save = middle(in->save_s),
+		     restart = middle(in->restart_s);
 	*out = (struct fo_goodput){ .interval_s = in->interval_s > 0 ? in->interval_s : fo_goodput_best(f, save),
 				    .failure_s = 1 / f,
 				    .failures = f * in->days * DAY_S };

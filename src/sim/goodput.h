@@ -40,8 +40,6 @@ double fo_goodput_share(double failures_s, double save_s, double restart_s, doub
 double fo_goodput_best(double failures_s, double save_s);
 /* Failures of all devices in a second. */
 double fo_goodput_rate(double failures, double devices);
-/* The middle of a range: of the logarithm, but of ranges that begin at 0. */
-double fo_goodput_middle(struct fo_range r);
 
 /* Published figures, for jobs that say nothing of their own. Failures: 2.34 to 6.5 of 1,000 node-days in Meta's A100
  * research clusters (Revisiting Reliability in Large-Scale Machine Learning Research Clusters, 2024); Llama 3's 419
