@@ -204,7 +204,7 @@ static void keep_classes(struct fo_sim_ranks *x, const struct fo_fleet_run *run,
 static fo_status walk(struct fo_sim_ranks *x, const struct fo_rates *r, int cores, int end)
 {
 	struct fo_sim_rank *role = fo_xmalloc((size_t)x->roles * sizeof *role);
-	struct fo_sim *times = fo_xmalloc((size_t)x->roles * sizeof *times), *of_class;
+	struct fo_sim *times = fo_xmalloc((size_t)x->roles * sizeof *times), *of_class = NULL;
 	struct crowd_table crowd;
 	struct fo_fleet *f = fo_xmalloc(sizeof *f);
 	struct fo_fleet_run *run = fo_xmalloc(sizeof *run);
