@@ -40,8 +40,8 @@ struct world {
 	struct group *groups;
 	bool *moves; /* per rank: room for find_stuck */
 	struct fo_comm_local options;
-	int64_t *busy_ns;   /* per rank of the world: until when its link is taken */
-	_Atomic bool *idle; /* per rank (fo_comm_idle); changed under the lock */
+	int64_t *busy_ns;          /* per rank of the world: until when its link is taken */
+	_Atomic bool *idle;        /* per rank (fo_comm_idle); changed under the lock */
 	struct listener *listener; /* per rank */
 	_Atomic bool ended;
 	bool stuck;    /* why it ended: ranks wait for each other */
