@@ -178,11 +178,14 @@ static fo_status add_program(struct fo_grid *g, const struct fo_program *p, doub
 	}
 	/* Behind all others, which come first where time is short. Attention's rows are told apart by their pairs; most
 	 * of what it reads was written just before. */
+	const size_t others = g->n;
 	for (int i = 0; left && i < u.n; i++) {
 		const struct fo_op *o = fo_instance_op(p, &u, i);
 		if (!counts_pairs(p, o))
 			add_call(g, p, o, u.first[i], cold[i] | left[i], p->run.rows, threads);
 	}
+	for (size_t k = others; k < g->n; k++)
+		g->item[k].spare = true;
 	free(cold);
 	free(left);
 	fo_unrolled_fini(&u);
