@@ -94,6 +94,19 @@ static void every_switch(struct counted *c, struct fo_predict_layout *l)
 	}
 }
 
+/* Every number type and format of states that was asked for. */
+static void every_number(struct counted *c, struct fo_predict_layout *l)
+{
+	const struct fo_plan_asked *a = c->a;
+	for (int t = 0; t < FO_PREDICT_TYPES; t++)
+		for (int f = 0; f < FO_PREDICT_FORMATS; f++) {
+			l->type = t == (int)a->base.job.type ? 0 : t + 1;
+			l->format = (enum fo_predict_format)f;
+			if ((a->types ? a->types >> t & 1 : !l->type) && (a->formats ? a->formats >> f & 1 : !f))
+				every_switch(c, l);
+		}
+}
+
 /* Every value of every field from 1 on, with the definition of what is legal alone; GPipe is another test's. */
 static void every_value(struct counted *c)
 {
@@ -115,7 +128,7 @@ static void every_value(struct counted *c)
 									l.micro_batches = a->global_batch /
 											  (dp * l.micro_batch);
 									if (s != FO_PREDICT_GPIPE)
-										every_switch(c, &l);
+										every_number(c, &l);
 								}
 			}
 }
@@ -145,6 +158,12 @@ static void test_nothing_is_missed(void **state)
 		for (double devices = 6; devices <= 8; devices += 2) {
 			struct fo_plan_asked a;
 			ask(&a, framework[i], "llama-3.2-1b", "h100", devices, 4, 24, 2048);
+			if (devices > 6) {
+				const uint32_t own = 1u << FO_PREDICT_BF16, plain = 1u << FO_PREDICT_FORMAT_FP32;
+				a.types = (own | 1u << FO_PREDICT_FP8) & a.framework->types;
+				a.formats = a.framework->formats & ~plain;
+				a.memory_bytes = 14e9; /* that both choices count */
+			}
 			struct counted c = { 0, INFINITY, &a };
 			every_value(&c);
 			assert_int_equal(fo_plan_search(&plan, &a), FO_OK);
