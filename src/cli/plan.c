@@ -132,9 +132,12 @@ static fo_status ask(const struct fo_cli_job *in, const char *fix, const struct 
 	struct fo_cli_asked *a = p->asked;
 	find_from(p);
 	double batch = fo_job_number(&a->job, FO_JOB_GLOBAL_BATCH);
-	/* A planned torchtitan job is compiled: that costs nothing but a setting. */
-	if (a->job.form && !strncmp(a->job.form->id, "torchtitan", 10) && !fo_job_stated(&a->job, FO_JOB_COMPILE))
-		fo_job_set(&a->job, FO_JOB_COMPILE, 1);
+	/* A planned torchtitan job is compiled, its loss too: that costs nothing but a setting. */
+	static const enum fo_job_setting compiled[] = { FO_JOB_COMPILE, FO_JOB_COMPILE_LOSS };
+	for (size_t i = 0; i < sizeof compiled / sizeof *compiled; i++)
+		if (a->job.form && !strncmp(a->job.form->id, "torchtitan", 10) &&
+		    !fo_job_stated(&a->job, compiled[i]))
+			fo_job_set(&a->job, compiled[i], 1);
 	FO_TRY(fo_job_ask_base(&a->job, &a->cluster, &a->given, &p->job));
 	if (!(batch >= 1))
 		return fo_hint(fo_fail(FO_EARG, "how much a step is must be known: the batch is not searched"),
