@@ -21,8 +21,14 @@ struct fo_cli_job {
 };
 enum { FO_CLI_MEGATRON = 1 }; /* fo_cli_job.framework */
 
+#define FO_CLI_TYPES "bf16|fp16|fp32|tf32|fp8|mxfp8|fp4" /* the values of fo_cli_job.precision */
 /* Rows of a table whose struct S has a `struct fo_cli_job` called `job` at its begin; group is the keys' first part. */
 #define FO_CLI_JOB_ROWS(S, group)                                                                                      \
+	FO_CLI_JOB_ROWS_TYPED(S, group,                                                                                \
+			      FO_OPT_ENUM(S, job.precision, group ".precision", NULL,                                  \
+					  "type of the linear layers' products", FO_CLI_TYPES))
+/* The same with another row for --precision. */
+#define FO_CLI_JOB_ROWS_TYPED(S, group, row)                                                                           \
 	FO_OPT_PATH(S, job.cluster, group ".cluster", "C", NULL,                                                       \
 		    "where it runs: 16xHGX-H100, 128xA100, 32x8xH100, 4xGB200-NVL72, or the path of a cluster file"),  \
 		FO_OPT_PATH(S, job.model, group ".model", "M", NULL,                                                   \
@@ -56,8 +62,7 @@ enum { FO_CLI_MEGATRON = 1 }; /* fo_cli_job.framework */
 			    "none|selective|full"),                                                                    \
 		FO_OPT_INT(S, job.recompute_layers, group ".recompute-layers", "N", NULL, 1, 1e6, "layers",            \
 			   "layers that compute again; not given: all"),                                               \
-		FO_OPT_ENUM(S, job.precision, group ".precision", NULL, "type of the linear layers' products",         \
-			    "bf16|fp16|fp32|tf32|fp8|mxfp8|fp4"),                                                      \
+		row,                                                                                                   \
 		FO_OPT_TEXT(S, job.set, group ".set", "NAME=VALUE,...", NULL,                                          \
 			    "other settings, as 'flatout audit --settings' names them: reshard=off,compile=on"),       \
 		FO_OPT_PATH(S, job.torchtitan, group ".torchtitan", "FILE", NULL,                                      \

@@ -234,11 +234,22 @@ static void habits(struct asking *k)
 	double of_moment = small && torch ? 2 : 4; /* as the weight where nobody says it */
 	if (!isnan(moments))                       /* the third word of MOMENTS is 8bit */
 		of_moment = moments == 2 ? 1 : bytes_of(moments);
-	if (small && fo_job_stated(job, FO_JOB_PARAM_DTYPE)) {
+	const char *master = job->value[FO_JOB_PARAM_DTYPE].text;
+	if (small && fo_job_stated(job, FO_JOB_PARAM_DTYPE) && of_moment == 2) {
+		p->format = FO_PREDICT_FORMAT_ALL_BF16;
+	} else if (small && fo_job_stated(job, FO_JOB_PARAM_DTYPE)) {
 		p->weight_bytes = 2;
 		p->state_bytes = 2 * of_moment;
+	} else if (master && !strcmp(master, "split")) {
+		if (of_moment == 4)
+			p->format = FO_PREDICT_FORMAT_SPLIT;
+		else
+			p->state_bytes = 2 + 2 * of_moment;
 	} else if (fo_job_stated(job, FO_JOB_MOMENTS)) {
-		p->state_bytes = 4 + 2 * of_moment;
+		static const enum fo_predict_format of[] = { [1] = FO_PREDICT_FORMAT_8BIT,
+							     [2] = FO_PREDICT_FORMAT_BF16,
+							     [4] = FO_PREDICT_FORMAT_FP32 };
+		p->format = of[(int)of_moment];
 	}
 }
 

@@ -24,8 +24,9 @@ static const struct habit habits[FO_HABITS] = {
 	[FO_XLA] = { 4, 12, 8, 1, 8, 0 },   [FO_GRAPHS] = { 2, 6, 8, 1, 1, 2 },
 };
 
-static void kept_of(const struct fo_predict_base *b, struct kept *k)
+static void kept_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct kept *k)
 {
+	const struct fo_predict_format_row *format = &fo_predict_format_row[fo_predict_format_of(&b->job, l)];
 	const struct fo_predict_job *j = &b->job;
 	const struct fo_predict_style *s = &fo_predict_style[j->style];
 	enum fo_predict_habits of = fo_predict_habits_of(j->style);
@@ -37,8 +38,12 @@ static void kept_of(const struct fo_predict_base *b, struct kept *k)
 		k->of.weight = k->whole = j->weight_bytes;
 	if (j->kept_gradient != 0)
 		k->of.gradient = k->sharded_gradient = fmax(0, j->kept_gradient);
+	if (format->weight > 0)
+		k->of.weight = k->whole = format->weight;
 	if (j->state_bytes > 0)
 		k->of.state = j->state_bytes;
+	if (format->moment > 0)
+		k->of.state = format->master + 2 * format->moment;
 	if (j->lora)
 		k->of.gradient = k->of.state = k->sharded_gradient = 0;
 	/* SimuMax's runs of Megatron-LM; a stack that nobody measured holds more, by an unknown amount. */
@@ -61,7 +66,7 @@ static void activations(const struct fo_predict_base *b, const struct fo_predict
 {
 	const struct fo_predict_model *m = &b->job.model;
 	double t = w->tp, tokens = w->micro_batch * b->job.seq / w->cp, h = m->hidden;
-	double small = b->job.type == FO_PREDICT_BF16 ? 1 : .75;
+	double small = w->type == FO_PREDICT_BF16 ? 1 : .75;
 	double sp = l->sp ? t : 1;
 	double share = m->moe_layers / m->layers, wide = m->ffn;
 	if (m->experts > 0)
@@ -131,7 +136,7 @@ void fo_predict_bytes(const struct fo_predict_base *b, const struct fo_predict_l
 {
 	struct kept k;
 	double *part = out->memory, both[2];
-	kept_of(b, &k);
+	kept_of(b, l, &k);
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
 		part[i] = 0;
 	states(b, l, w, &k, part);

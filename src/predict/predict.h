@@ -31,6 +31,26 @@ enum fo_predict_type {
 };
 extern const char *const fo_predict_type_name[FO_PREDICT_TYPES]; /* "bf16", "fp8", ... */
 
+/* What the optimizer keeps of a weight beside gradients. */
+enum fo_predict_format {
+	FO_PREDICT_FORMAT_JOB,      /* what the job states, else what its framework does unless told: fp32 */
+	FO_PREDICT_FORMAT_FP32,     /* masters and both moments */
+	FO_PREDICT_FORMAT_SPLIT,    /* the master is the bf16 weight and a low half beside it: the same numbers */
+	FO_PREDICT_FORMAT_BF16,     /* moments in bf16 */
+	FO_PREDICT_FORMAT_8BIT,     /* moments in 8 bits */
+	FO_PREDICT_FORMAT_ALL_BF16, /* weights in bf16 without masters, moments in bf16 */
+	FO_PREDICT_FORMATS
+};
+struct fo_predict_format_row {
+	const char *name, *says;      /* "bf16", "moments in bf16" */
+	/* Bytes of a kept weight (0: as the style does), of a master beside it, of one of two moments (0: as the style
+	 * does with masters, too). */
+	double weight, master, moment;
+	double update; /* of the bytes that an update moves with masters and moments in fp32, the share */
+	bool exact;    /* the numbers of fp32 come out */
+};
+extern const struct fo_predict_format_row fo_predict_format_row[FO_PREDICT_FORMATS];
+
 /* A framework's habits: a row of styles.def. */
 enum fo_predict_style_id {
 #define FO_PREDICT_STYLE(id, ...) FO_PREDICT_STYLE_##id,
@@ -121,7 +141,8 @@ struct fo_predict_job {
 	double gradient_bytes;  /* of a gradient that is reduced */
 	double kept_gradient;   /* bytes of a gradient that is kept; -1: none are (the optimizer is in backward) */
 	double weight_bytes;    /* of a weight that is kept beside masters */
-	double state_bytes;     /* masters and moments of a weight */
+	double state_bytes;     /* masters and moments of a weight, where no format has them */
+	enum fo_predict_format format; /* of these */
 	double optimizer_bytes; /* moved for a weight's update: 80 where an optimizer is not fused */
 };
 
@@ -166,7 +187,18 @@ struct fo_predict_layout {
 	bool stages_near;     /* all stages of a pipeline in one node, and data parallelism between nodes */
 	double micro_batches; /* 0: global_batch / (dp micro_batch), rounded up */
 	struct fo_predict_uneven uneven;
+	int type;                      /* of products: 1 + enum fo_predict_type; 0: the job's */
+	enum fo_predict_format format; /* of the optimizer's states; FO_PREDICT_FORMAT_JOB: the job's */
 };
+static inline enum fo_predict_type fo_predict_type_of(const struct fo_predict_job *j, const struct fo_predict_layout *l)
+{
+	return l->type > 0 ? (enum fo_predict_type)(l->type - 1) : j->type;
+}
+static inline enum fo_predict_format fo_predict_format_of(const struct fo_predict_job *j,
+							  const struct fo_predict_layout *l)
+{
+	return l->format != FO_PREDICT_FORMAT_JOB ? l->format : j->format;
+}
 
 /* ---- the answer ---- */
 
@@ -237,7 +269,7 @@ struct fo_predict_step {
 struct fo_predict_base {
 	struct fo_predict_job job;
 	double x[128];                   /* the constants; private */
-	double rate[3];                  /* FLOP/s of endless products: linear layers, head, fp8; private */
+	double rate[FO_PREDICT_TYPES];   /* FLOP/s of endless products, NAN: no such type; private */
 	double flops_full, flops_causal; /* of one token, forward and backward, without repetition */
 	double layer_params, ffn_params; /* of one layer: all but experts, routed experts; private */
 };
