@@ -224,21 +224,6 @@ static void find_fewer(struct fo_cli_planned *p)
 	free(other);
 }
 
-/* How many devices of the kind hold the job in some division; 0: no number up to a million does. */
-static double devices_that_hold(const struct fo_cli_planned *p)
-{
-	struct fo_plan *other = fo_xmalloc(sizeof *other);
-	struct fo_plan_asked a = p->ask;
-	double fits = 0;
-	for (a.devices *= 2; a.devices <= 1e6 && !fits; a.devices *= 2) {
-		a.global_batch = fmax(a.global_batch, a.devices);
-		fits = fo_plan_search(other, &a) == FO_OK ? a.devices : 0;
-	}
-	fo_err_clear();
-	free(other);
-	return fits;
-}
-
 /* ---- the command ---- */
 
 static fo_status search(const struct plan *in, struct fo_cli_planned *p)
@@ -246,7 +231,7 @@ static fo_status search(const struct plan *in, struct fo_cli_planned *p)
 	fo_status st = in->objective == OBJECTIVE_COST ? search_cost(p) : fo_plan_search(&p->plan, &p->ask);
 	if (st == FO_ENOMEM && p->plan.too_large) {
 		p->fits_not = true;
-		p->would_hold = devices_that_hold(p);
+		p->would_hold = fo_plan_holding(&p->ask, &p->would_hold_batch);
 		return FO_OK;
 	}
 	FO_TRY(st);

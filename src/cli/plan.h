@@ -30,6 +30,7 @@ struct fo_cli_planned {
 	bool cost;              /* what is best is the cheapest token */
 	bool fits_not;          /* no division does: plan has the smallest, and nothing else is filled in */
 	double would_hold;      /* so many devices would; 0: no number of them */
+	double would_hold_batch; /* of this batch */
 	/* The division of a configuration that was given, and the changes from it. */
 	bool has_from;
 	bool from_fits_not; /* its memory, as flatout predict counts it */
