@@ -232,7 +232,7 @@ static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l,
 		return was.micro_batch > 1;
 	case AGAIN:
 		l->recompute = 1;
-		l->kept = 0;
+		l->recompute_op = false;
 		return was.recompute < 1;
 	case SHARDED:
 		l->zero = 3;
@@ -405,7 +405,7 @@ static fo_status simulate(const struct predict_cluster *in, struct fo_cli_predic
 
 /* ---- memory ---- */
 
-_Static_assert((int)FO_JOB_PARTS == (int)FO_PREDICT_MEMORIES, "both models of memory have the same parts");
+_Static_assert((int)FO_PREDICT_MEMORIES == (int)FO_PREDICT_MEMORIES, "both models of memory have the same parts");
 
 /* One answer on memory for one file: what audit counts of a configuration is what is told here, too. Before it is
  * asked, for asking completes the job. */
@@ -424,7 +424,7 @@ static double take_memory(struct fo_cli_predicted *p)
 	if (!p->counted)
 		return 1;
 	p->own_bytes = p->sure.bytes;
-	for (int i = 0; i < FO_JOB_PARTS; i++) {
+	for (int i = 0; i < FO_PREDICT_MEMORIES; i++) {
 		p->sure.memory[i] = p->memory.part[i];
 		p->step.memory[i] = fo_range_middle(p->memory.part[i]);
 	}

@@ -253,7 +253,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 
 static const char *memory_name(const struct fo_cli_predicted *p, int part)
 {
-	return p->counted ? fo_job_part_name[part] : fo_predict_memory_name[part];
+	return p->counted ? fo_predict_memory_name[part] : fo_predict_memory_name[part];
 }
 
 static void say_bytes(struct fo_doc *d, const char *name, double bytes, struct fo_range r)

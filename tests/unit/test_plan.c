@@ -57,10 +57,10 @@ static double seconds_of(const struct fo_plan_asked *a, const struct fo_predict_
 	struct fo_predict_step s;
 	fo_predict_point(&a->base, l, &s);
 	double memory = a->memory_bytes > 0 ? a->memory_bytes : a->base.job.machine.memory_bytes;
-	return s.wrong || s.bytes * exp(1.2816 * s.memory_sd) > memory ? INFINITY : s.seconds;
+	return s.wrong || fo_predict_upper_bytes(&s) > memory ? INFINITY : s.seconds;
 }
 
-static const double recompute[] = { 0, .5, .25, .5, .75, 1 }, kept[] = { 0, .42, 0, 0, 0, 0 };
+static const double recompute[FO_PLAN_AGAINS] = { 0, .5, .25, .5, .75, 1 };
 
 /* Megatron-LM recomputes whole layers of each chunk: rounded, and neither none nor all. */
 static double share_of(const struct fo_plan_asked *a, const struct fo_predict_layout *l, int again)
@@ -87,7 +87,7 @@ static void every_switch(struct counted *c, struct fo_predict_layout *l)
 			l->recompute = share_of(a, l, i);
 			if (isnan(l->recompute))
 				continue;
-			l->kept = kept[i];
+			l->recompute_op = i == FO_PLAN_AGAIN_OP;
 			c->n++;
 			c->best = fmin(c->best, seconds_of(a, l));
 		}
@@ -179,7 +179,7 @@ static bool compare(void *ctx, const struct fo_predict_layout *l, int again)
 		return true;
 	/* What divisions share is counted once, and the numbers are the very same. */
 	fo_predict_point(&c->a->base, l, &s);
-	double upper = s.bytes * exp(1.2816 * s.memory_sd);
+	double upper = fo_predict_upper_bytes(&s);
 	assert_false(fo_predict_point_within(&c->a->base, l, &c->shared, upper * (1 - 1e-12), &shared));
 	assert_true(shared.bytes == s.bytes && shared.seconds == 0);
 	assert_true(fo_predict_point_within(&c->a->base, l, &c->shared, upper, &shared));
