@@ -213,6 +213,23 @@ void fo_job_layout_of(struct fo_job *job, const struct fo_job_shape *s, struct f
 /* Bytes of an element of a type of settings.def's words. */
 static double bytes_of(double type) { return type == FO_JOB_FP32 ? 4 : 2; }
 
+/* The format of the optimizer's states, where the file states one of those that have a name. */
+static enum fo_predict_format format_of(const struct fo_job *job, bool torch)
+{
+	static const enum fo_predict_format of[] = { [FO_JOB_FP32] = FO_PREDICT_FORMAT_FP32,
+						     [FO_JOB_BF16] = FO_PREDICT_FORMAT_BF16,
+						     [FO_JOB_FP16] = FO_PREDICT_FORMAT_8BIT }; /* the third word */
+	const char *master = job->value[FO_JOB_PARAM_DTYPE].text;
+	/* PyTorch's ways hold one copy of the weights, which is the master, and moments of its type. */
+	bool small = fo_job_is(job, FO_JOB_PARAM_DTYPE, FO_JOB_BF16);
+	double moments = fo_job_or(job, FO_JOB_MOMENTS, small && torch ? FO_JOB_BF16 : FO_JOB_FP32);
+	if (small && fo_job_stated(job, FO_JOB_PARAM_DTYPE))
+		return moments == FO_JOB_BF16 ? FO_PREDICT_FORMAT_ALL_BF16 : FO_PREDICT_FORMAT_JOB;
+	if (master && !strcmp(master, "split"))
+		return moments == FO_JOB_FP32 ? FO_PREDICT_FORMAT_SPLIT : FO_PREDICT_FORMAT_JOB;
+	return fo_job_stated(job, FO_JOB_MOMENTS) ? of[(int)moments] : FO_PREDICT_FORMAT_JOB;
+}
+
 /* What the file states of types and kernels, where its style would have others. */
 static void habits(struct asking *k)
 {
@@ -236,6 +253,7 @@ static void habits(struct asking *k)
 		p->logit_bytes = fo_predict_style[torch ? FO_PREDICT_STYLE_EAGER : FO_PREDICT_STYLE_MEG22].logit_bytes;
 	if (fo_job_is(job, FO_JOB_OPTIMIZER_FUSED, 0))
 		p->optimizer_bytes = UPDATE_BY_STEPS;
+	p->format = format_of(job, torch);
 }
 
 /* A job that says nothing of how states are sharded takes its style's way. */

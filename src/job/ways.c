@@ -239,6 +239,9 @@ void fo_job_ways_of(const struct fo_job *job, struct fo_memory_ways *w)
 		.adapters_whole = job->value[FO_JOB_ADAPTER_WHOLE].text,
 		.frozen = frozen_of(job),
 	};
+	const char *master = job->value[FO_JOB_PARAM_DTYPE].text;
+	if (master && !strcmp(master, "split")) /* the low half beside a bf16 weight */
+		w->weight = fo_range(2), w->optimizer = fo_range_plus(fo_range(2), w->moments);
 	if (rank >= 1 && (!job->has_model || rank <= (double)job->model.hidden))
 		w->rank = fo_range(rank);
 	fusion(job, w);

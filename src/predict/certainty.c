@@ -135,7 +135,7 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 	}
 	ranges(s, part, common, out);
 	rest(out, d->sustained > 0 ? FO_PREDICT_MEASURED : FO_PREDICT_CATALOGUE, "the device's peaks and memory rate",
-	     d->peak[b->job.type], d->name);
+	     d->peak[w.type], d->name);
 	if (w.shard * w.replicate > w.shard_node || !w.tp_inside || !w.cp_inside || !w.pp_inside)
 		rest(out, d->net_share > 0 ? FO_PREDICT_MEASURED : FO_PREDICT_CATALOGUE,
 		     "the network adapters' rate of a device, bytes/s", d->net_byte_s, "the cluster");
@@ -155,7 +155,7 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 		out->flag =
 			"no run on a V100 is fitted: an A100's constants stand in, and Megatron-LM's paper has 38 % "
 			"mfu_causal of 2B parameters on V100, 31 % of 8B";
-	else if (!b->job.lora && s->mfu_causal > most_credible(d, b->job.type))
+	else if (!b->job.lora && s->mfu_causal > most_credible(d, w.type))
 		out->flag = "above the best MFU that anyone published on a device of its class in this number type";
 	else if (out->bytes.low > fmax(d->memory_bytes, d->memory_most))
 		out->flag = fo_predict_too_large;

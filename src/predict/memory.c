@@ -31,8 +31,20 @@ struct division {
 	double micro_batches, tokens;
 	double by_tp, by_sequence; /* 1 / what divides the bytes of a token */
 	int zero;
+	const struct fo_memory_state *state;
 	bool te_small; /* Transformer Engine keeps inputs of products in 8 bits */
 };
+
+/* type: 1 + enum fo_predict_type; 0: the job's. */
+static enum fo_memory_products products_of(int type)
+{
+	static const enum fo_memory_products of[1 + FO_PREDICT_TYPES] = {
+		[1 + FO_PREDICT_BF16] = FO_MEMORY_16_BITS, [1 + FO_PREDICT_FP8] = FO_MEMORY_SMALL,
+		[1 + FO_PREDICT_MXFP8] = FO_MEMORY_SMALL,  [1 + FO_PREDICT_FP4] = FO_MEMORY_SMALL,
+		[1 + FO_PREDICT_TF32] = FO_MEMORY_FULL,    [1 + FO_PREDICT_FP32] = FO_MEMORY_FULL,
+	};
+	return of[type];
+}
 
 static void divide(struct division *d, const struct fo_memory_base *b, const struct fo_predict_layout *l)
 {
@@ -53,7 +65,10 @@ static void divide(struct division *d, const struct fo_memory_base *b, const str
 	d->tokens = micro_batch * b->seq / cp;
 	d->by_tp = 1 / d->tp;
 	d->by_sequence = l->sp ? d->by_tp : 1;
-	d->te_small = b->ways.small && b->ways.keeper == FO_MEMORY_BY_MEGATRON;
+	const enum fo_memory_products p = products_of(l->type);
+	const bool small = p == FO_MEMORY_SMALL || (p == FO_MEMORY_OF_JOB && b->ways.small);
+	d->te_small = small && b->ways.keeper == FO_MEMORY_BY_MEGATRON;
+	d->state = &b->state[p][l->format][d->zero];
 }
 
 /* ---- a stage ---- */
@@ -153,23 +168,22 @@ static void move_out(struct fo_memory *o, int part, bool out)
 static void states(const struct division *d, const struct stage *s, struct fo_memory *o)
 {
 	const struct fo_memory_ways *w = &d->b->ways;
-	const int z = d->zero;
 	if (w->adapters) {
 		adapter_states(d, s, o);
 	} else {
-		struct fo_range gradient = d->b->state[z].gradient;
-		o->part[FO_PREDICT_WEIGHTS] = fo_range_scaled(held(d, s, 3), d->b->state[z].weight);
+		struct fo_range gradient = d->state->gradient;
+		o->part[FO_PREDICT_WEIGHTS] = fo_range_scaled(held(d, s, 3), d->state->weight);
 		o->part[FO_PREDICT_GRADIENTS] = fo_range_scaled(held(d, s, 2), gradient);
-		o->part[FO_PREDICT_STATES] = fo_range_scaled(held(d, s, 1), d->b->state[z].optimizer);
+		o->part[FO_PREDICT_STATES] = fo_range_scaled(held(d, s, 1), d->state->optimizer);
 		/* A pipeline with FSDP sums gradients whole until its last micro-batch, in the type of their
 		 * reduction. */
-		if (z == 3 && d->pp > 1 && d->shard > 1 && w->keeper == FO_MEMORY_BY_TORCH)
+		if (d->zero == 3 && d->pp > 1 && d->shard > 1 && w->keeper == FO_MEMORY_BY_TORCH)
 			o->part[FO_PREDICT_GRADIENTS] = fo_range_plus(
 				o->part[FO_PREDICT_GRADIENTS],
 				fo_range_scaled(s->whole + s->experts, between(2, w->reduce)));
 		if (w->in_backward) /* a layer's gradient at a time */
 			o->part[FO_PREDICT_GRADIENTS] =
-				fo_range_scaled(2 * s->layer / (z >= 2 ? d->shard : 1), gradient);
+				fo_range_scaled(2 * s->layer / (d->zero >= 2 ? d->shard : 1), gradient);
 	}
 	move_out(o, FO_PREDICT_STATES, w->offload_states);
 	move_out(o, FO_PREDICT_WEIGHTS, w->offload_weights);
@@ -241,7 +255,7 @@ static struct fo_range buckets(const struct division *d, const struct stage *s)
 	if (d->zero > 0)
 		return (struct fo_range){ 0, w->bucket > 0 ? 2 * w->bucket : 100e6 };
 	/* DDP copies gradients into buckets unless these are views of them. */
-	return (struct fo_range){ 0, d->b->state[0].gradient.high * whole };
+	return (struct fo_range){ 0, d->state->gradient.high * whole };
 }
 
 /* Temporaries of an optimizer that is not one kernel: lists of whole tensors, up to 8 bytes of a weight. They are there

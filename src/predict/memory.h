@@ -23,6 +23,26 @@ enum fo_predict_memory {
 };
 extern const char *const fo_predict_memory_name[FO_PREDICT_MEMORIES]; /* "weights", ..., "reserve" */
 
+/* What the optimizer keeps of a weight beside gradients. */
+enum fo_predict_format {
+	FO_PREDICT_FORMAT_JOB,      /* what the job states, else what its framework does unless told: fp32 */
+	FO_PREDICT_FORMAT_FP32,     /* masters and both moments */
+	FO_PREDICT_FORMAT_SPLIT,    /* the master is the bf16 weight and a low half beside it: the same numbers */
+	FO_PREDICT_FORMAT_BF16,     /* moments in bf16 */
+	FO_PREDICT_FORMAT_8BIT,     /* moments in 8 bits */
+	FO_PREDICT_FORMAT_ALL_BF16, /* weights in bf16 without masters, moments in bf16 */
+	FO_PREDICT_FORMATS
+};
+struct fo_predict_format_row {
+	const char *name, *says;      /* "bf16", "moments in bf16" */
+	/* Bytes of a kept weight (0: as the style does), of a master beside it, of one of two moments (0: as the style
+	 * does with masters, too). */
+	double weight, master, moment;
+	double update; /* of the bytes that an update moves with masters and moments in fp32, the share */
+	bool exact;    /* the numbers of fp32 come out */
+};
+extern const struct fo_predict_format_row fo_predict_format_row[FO_PREDICT_FORMATS];
+
 /* Who keeps weights, gradients and states. */
 enum fo_memory_keeper {
 	FO_MEMORY_BY_ANY,
@@ -69,6 +89,17 @@ struct fo_memory_ways {
 struct fo_memory_token {
 	double split, sequence, full;
 };
+struct fo_memory_state {
+	struct fo_range weight, gradient, optimizer;
+};
+/* Types of products, as far as memory goes: those of the job, or others that a division has. */
+enum fo_memory_products {
+	FO_MEMORY_OF_JOB,
+	FO_MEMORY_16_BITS,
+	FO_MEMORY_SMALL,
+	FO_MEMORY_FULL,
+	FO_MEMORY_PRODUCTS
+};
 /* What does not depend on the division. Private. */
 struct fo_memory_base {
 	struct fo_memory_ways ways;
@@ -81,9 +112,8 @@ struct fo_memory_base {
 	double attention, norms, router, ffn_dense;    /* weights of a layer */
 	double shared, expert, embedding, head, fixed; /* fixed: weights of an untied head beside the embedding */
 	bool tied, mla, layer_norm;
-	struct {
-		struct fo_range weight, gradient, optimizer;
-	} state[4]; /* bytes of one weight by ZeRO stage */
+	/* Bytes of one weight by type of products, format of states and ZeRO stage. */
+	struct fo_memory_state state[FO_MEMORY_PRODUCTS][FO_PREDICT_FORMATS][4];
 	/* Activations by end (least, most) and kind of layer (dense, experts). */
 	struct {
 		struct fo_memory_token all, listed, working, small;
@@ -98,6 +128,11 @@ struct fo_memory {
 
 struct fo_predict_model;
 struct fo_predict_layout;
+/* fp32 masters and two moments in fp32? Of a base's ways. */
+static inline bool fo_memory_plain_states(const struct fo_memory_ways *w)
+{
+	return w->master == 4 && w->moments.low == 8 && w->moments.high == 8 && !(w->optimizer.high > 0);
+}
 void fo_memory_prepare(struct fo_memory_base *b, const struct fo_predict_model *m, const struct fo_memory_ways *ways,
 		       double seq);
 /* Of the fullest stage by the middles of sums. `l` must be one that comes out (fo_predict_point's `wrong` is NULL);

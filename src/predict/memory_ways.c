@@ -5,6 +5,19 @@
 static struct fo_range between(double a, double b) { return (struct fo_range){ fmin(a, b), fmax(a, b) }; }
 static bool stated(struct fo_range r) { return r.high > 0; }
 
+/* A format's bytes take the place of the keeper's. */
+static void take_format(struct fo_memory_ways *w, enum fo_predict_format format)
+{
+	const struct fo_predict_format_row *f = &fo_predict_format_row[format];
+	if (!(f->moment > 0))
+		return;
+	w->moments = fo_range(2 * f->moment);
+	w->weight = w->optimizer = fo_range(0);
+	w->master = f->weight > 0 ? f->weight : 4;
+	if (f->master > 0 && f->master < 4) /* the rest of a bf16 weight */
+		w->weight = fo_range(2), w->optimizer = fo_range(f->master + 2 * f->moment);
+}
+
 /* ---- a framework's style ---- */
 
 static enum fo_memory_keeper keeper_of(enum fo_predict_style_id style)
@@ -44,6 +57,8 @@ void fo_memory_ways_of_style(const struct fo_predict_job *j, struct fo_memory_wa
 	w->loss_fused = moves <= FUSED_LOSS_MOVES ? FO_MEMORY_YES : FO_MEMORY_NO;
 	if (habits == FO_MLM || habits == FO_MCORE)
 		w->sums_fused = FO_MEMORY_YES;
+	if (habits == FO_MCORE) /* recipes have bf16 gradients, Megatron Core's default is fp32 */
+		w->gradient = (struct fo_range){ 2, 4 };
 	/* LLM.Q: gradients, moments and masters in bf16, the logits in chunks. */
 	if (habits == FO_GRAPHS && w->keeper != FO_MEMORY_BY_FLATOUT)
 		w->gradient = fo_range(2), w->optimizer = fo_range(6), w->sums_fused = FO_MEMORY_NO;
@@ -51,6 +66,7 @@ void fo_memory_ways_of_style(const struct fo_predict_job *j, struct fo_memory_wa
 		w->unfused = (struct fo_range){ 0, 1 };
 	else if ((habits == FO_EAGER || habits == FO_FSDP1) && !w->compiled)
 		w->unfused = fo_memory_plain;
+	take_format(w, j->format);
 }
 
 /* ---- bytes of a weight ---- */
@@ -70,9 +86,8 @@ static struct fo_range gradient_of(const struct fo_memory_ways *w, bool apart)
 	return (struct fo_range){ 2, 4 };
 }
 
-static void state_of(struct fo_memory_base *b, int zero)
+static void state_of(const struct fo_memory_ways *w, int zero, struct fo_memory_state *o)
 {
-	const struct fo_memory_ways *w = &b->ways;
 	bool apart = w->keeper == FO_MEMORY_BY_MEGATRON || w->keeper == FO_MEMORY_BY_DEEPSPEED ||
 		     w->keeper == FO_MEMORY_BY_FLATOUT;
 	if (w->keeper == FO_MEMORY_BY_ANY)
@@ -92,9 +107,25 @@ static void state_of(struct fo_memory_base *b, int zero)
 	/* Transformer Engine keeps fp8 copies of a weight and of its transpose beside it, or in its place. */
 	if (w->small && w->keeper == FO_MEMORY_BY_MEGATRON)
 		weight = w->small_gathers ? between(1, 2) : between(3, 4);
-	b->state[zero].weight = stated(w->weight) ? w->weight : weight;
-	b->state[zero].gradient = gradient;
-	b->state[zero].optimizer = stated(w->optimizer) ? w->optimizer : optimizer;
+	o->weight = stated(w->weight) ? w->weight : weight;
+	o->gradient = gradient;
+	o->optimizer = stated(w->optimizer) ? w->optimizer : optimizer;
+}
+
+static void states_of(struct fo_memory_base *b)
+{
+	for (int p = 0; p < FO_MEMORY_PRODUCTS; p++)
+		for (int f = 0; f < FO_PREDICT_FORMATS; f++) {
+			struct fo_memory_ways w = b->ways;
+			take_format(&w, (enum fo_predict_format)f);
+			if (p != FO_MEMORY_OF_JOB) {
+				w.full = p == FO_MEMORY_FULL;
+				w.small = p == FO_MEMORY_SMALL;
+				w.half = w.half && p == FO_MEMORY_16_BITS;
+			}
+			for (int zero = 0; zero < 4; zero++)
+				state_of(&w, zero, &b->state[p][f][zero]);
+		}
 }
 
 /* ---- bytes of a token in a layer ---- */
@@ -249,8 +280,7 @@ void fo_memory_prepare(struct fo_memory_base *b, const struct fo_predict_model *
 	if (!stated(w->frozen)) /* the type in which the checkpoint was loaded */
 		w->frozen = (struct fo_range){ 2, 4 };
 	widths(b, m);
-	for (int zero = 0; zero < 4; zero++)
-		state_of(b, zero);
+	states_of(b);
 	for (int end = 0; end < 2; end++) {
 		double unfused = end ? w->unfused.high : w->unfused.low;
 		for (int moe = 0; moe < 2; moe++) {

@@ -178,12 +178,10 @@ const char *fo_predict_prepare(const struct fo_predict_job *job, struct fo_predi
 	fo_predict_constants(true, b->x);
 	const struct fo_predict_machine *d = &job->machine;
 	double power = d->power > 0 ? d->power : 1;
-	b->rate[0] = d->peak[job->type] * power, b->rate[1] = d->peak[FO_PREDICT_BF16] * power;
-	b->rate[2] = d->peak[FO_PREDICT_FP8] * power;
-	if (d->family == FO_PREDICT_BLACKWELL) {
-		b->rate[0] = blackwell[job->type] * d->watts / BLACKWELL_WATTS;
-		b->rate[1] = blackwell[FO_PREDICT_BF16] * d->watts / BLACKWELL_WATTS;
-		b->rate[2] = blackwell[FO_PREDICT_FP8] * d->watts / BLACKWELL_WATTS;
+	for (int t = 0; t < FO_PREDICT_TYPES; t++) {
+		b->rate[t] = d->peak[t] * power;
+		if (d->family == FO_PREDICT_BLACKWELL && !isnan(d->peak[t]))
+			b->rate[t] = blackwell[t] * d->watts / BLACKWELL_WATTS;
 	}
 	layer_params(m, &b->layer_params, &b->ffn_params);
 	double active = b->layer_params + b->ffn_params;
@@ -202,8 +200,8 @@ void fo_predict_finish(const struct fo_predict_base *b, const struct fo_predict_
 {
 	double tokens = out->micro_batches * w->micro_batch * w->dp * b->job.seq / w->devices;
 	out->tokens_s = tokens / out->seconds;
-	out->mfu = out->tokens_s * b->flops_full / b->job.machine.peak[b->job.type];
-	out->mfu_causal = out->tokens_s * b->flops_causal / b->job.machine.peak[b->job.type];
+	out->mfu = out->tokens_s * b->flops_full / b->job.machine.peak[w->type];
+	out->mfu_causal = out->tokens_s * b->flops_causal / b->job.machine.peak[w->type];
 	out->mfu_bf16_causal = out->tokens_s * b->flops_causal / b->job.machine.peak[FO_PREDICT_BF16];
 }
 
@@ -236,6 +234,7 @@ struct shared {
 	bool any;
 	double tp, cp, ep, micro_batch, devices;
 	bool sp;
+	int type;
 	struct fo_predict_work w;
 };
 _Static_assert(sizeof(struct shared) <= sizeof(struct fo_predict_shared), "room for what divisions share");
@@ -246,11 +245,11 @@ bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_pr
 	struct shared *s = (struct shared *)room;
 	out->wrong = NULL, out->seconds = 0;
 	if (!s->any || s->tp != l->tp || s->cp != l->cp || s->ep != l->ep || s->micro_batch != l->micro_batch ||
-	    s->devices != l->devices || s->sp != l->sp) {
+	    s->devices != l->devices || s->sp != l->sp || s->type != l->type) {
 		fo_predict_work_of(b, l, &s->w);
 		s->any = !s->w.wrong;
 		s->tp = l->tp, s->cp = l->cp, s->ep = l->ep, s->micro_batch = l->micro_batch;
-		s->devices = l->devices, s->sp = l->sp;
+		s->devices = l->devices, s->sp = l->sp, s->type = l->type;
 		if (s->any)
 			fo_predict_know(&s->w, b->x);
 	} else {

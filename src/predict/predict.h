@@ -126,6 +126,7 @@ struct fo_predict_job {
 	int attention;          /* 1 + enum fo_predict_attention */
 	double logit_bytes;     /* moved for one logit: 8 for a fused loss */
 	double gradient_bytes;  /* of a gradient that is reduced */
+	enum fo_predict_format format; /* of the optimizer's states, where one is stated; `ways` has their bytes */
 	double optimizer_bytes; /* moved for a weight's update: 80 where an optimizer is not fused */
 	struct fo_memory_ways ways; /* how memory is kept */
 };
@@ -182,7 +183,18 @@ struct fo_predict_layout {
 	bool stages_near;     /* all stages of a pipeline in one node, and data parallelism between nodes */
 	double micro_batches; /* 0: global_batch / (dp micro_batch), rounded up */
 	struct fo_predict_uneven uneven;
+	int type;                      /* of products: 1 + enum fo_predict_type; 0: the job's */
+	enum fo_predict_format format; /* of the optimizer's states; FO_PREDICT_FORMAT_JOB: the job's */
 };
+static inline enum fo_predict_type fo_predict_type_of(const struct fo_predict_job *j, const struct fo_predict_layout *l)
+{
+	return l->type > 0 ? (enum fo_predict_type)(l->type - 1) : j->type;
+}
+static inline enum fo_predict_format fo_predict_format_of(const struct fo_predict_job *j,
+							  const struct fo_predict_layout *l)
+{
+	return l->format != FO_PREDICT_FORMAT_JOB ? l->format : j->format;
+}
 
 /* ---- the answer ---- */
 
@@ -241,7 +253,7 @@ struct fo_predict_step {
 struct fo_predict_base {
 	struct fo_predict_job job;
 	double x[128];                   /* the constants; private */
-	double rate[3];                  /* FLOP/s of endless products: linear layers, head, fp8; private */
+	double rate[FO_PREDICT_TYPES];   /* FLOP/s of endless products, NAN: no such type; private */
 	double flops_full, flops_causal; /* of one token, forward and backward, without repetition */
 	double layer_params, ffn_params; /* of one layer: all but experts, routed experts; private */
 	struct fo_memory_base memory;

@@ -27,6 +27,7 @@ struct fo_predict_work {
 	const char *wrong;
 	/* Constants that this job reads. */
 	int ceil, ceil_head, attention, part, habits;
+	enum fo_predict_type type;
 	double rate, rate_head; /* FLOP/s at a ceiling of 1 */
 	double peak_bf16, memory_byte_s, node, net, net_share, sustained;
 	bool young; /* a device whose software still gets better */

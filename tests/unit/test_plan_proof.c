@@ -326,6 +326,8 @@ static void check_gain(const struct fo_plan_asked *a, const struct fo_plan *plan
 	assert_null(fo_predict_prepare(&job, &b.base));
 	b.memory_bytes *= of == FO_PLAN_MORE_MEMORY ? 2 : 1;
 	b.global_batch *= of == FO_PLAN_MORE_BATCH ? 2 : 1;
+	b.types = of == FO_PLAN_MORE_TYPE ? fo_plan_types_8(a) | 1u << a->base.job.type : 0;
+	b.formats = of == FO_PLAN_MORE_FORMAT ? a->framework->formats : 0;
 	b.devices = m->devices;
 	assert_true(m->global_batch == b.global_batch && m->layout.devices == b.devices);
 	assert_null(fo_plan_illegal(&b, &m->layout));
