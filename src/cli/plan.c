@@ -99,13 +99,16 @@ static void find_from(struct fo_cli_planned *p)
 	struct fo_cli_asked *a = p->asked;
 	struct fo_job_asked own;
 	struct fo_predict_step s;
+	struct fo_job_memory memory = { .fit = FO_JOB_FIT_UNKNOWN };
+	if (a->files) /* before it is asked, which completes the job */
+		fo_job_memory_of(&a->job, &a->cluster, &memory);
 	if (a->files && fo_job_ask(&a->job, &a->cluster, &a->given, &own) == FO_OK) {
 		fo_predict_point(&own.base, &own.layout, &s);
 		p->has_from = !s.wrong;
 		p->from = own.layout;
 		p->from.chunks = fmax(1, own.layout.chunks);
 		p->from_seconds = s.seconds;
-		p->from_fits_not = s.bytes_range.low > own.job.machine.memory_most;
+		p->from_fits_not = memory.fit == FO_JOB_FITS_NOT;
 		if (!fo_job_known(&a->job, FO_JOB_GLOBAL_BATCH))
 			fo_job_set(&a->job, FO_JOB_GLOBAL_BATCH, own.shape.global_batch);
 	}
@@ -132,8 +135,7 @@ static fo_status ask(const struct fo_cli_job *in, const char *fix, const struct 
 	/* A planned torchtitan job is compiled, its loss too: that costs nothing but a setting. */
 	static const enum fo_job_setting compiled[] = { FO_JOB_COMPILE, FO_JOB_COMPILE_LOSS };
 	for (size_t i = 0; i < sizeof compiled / sizeof *compiled; i++)
-		if (a->job.form && !strncmp(a->job.form->id, "torchtitan", 10) &&
-		    !fo_job_stated(&a->job, compiled[i]))
+		if (a->job.form && !strncmp(a->job.form->id, "torchtitan", 10) && !fo_job_stated(&a->job, compiled[i]))
 			fo_job_set(&a->job, compiled[i], 1);
 	FO_TRY(fo_job_ask_base(&a->job, &a->cluster, &a->given, &p->job));
 	if (!(batch >= 1))
@@ -300,9 +302,10 @@ static fo_status run(const struct fo_cli_call *call)
 const struct fo_command fo_cmd_plan = {
 	.name = "plan",
 	.group = "plan",
-	.usage = "flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] "
-		 "[--precision P,...] [--state F,...] [--fix tp=8,...] [--objective time|mfu|cost] [--html FILE] [--json]\n"
-		 "flatout plan CONFIG... --cluster C [...]",
+	.usage =
+		"flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] "
+		"[--precision P,...] [--state F,...] [--fix tp=8,...] [--objective time|mfu|cost] [--html FILE] [--json]\n"
+		"flatout plan CONFIG... --cluster C [...]",
 	.summary = "the best division of a job over a cluster, and why",
 	.text = "Looks at every legal division of the devices into pipeline stages with schedule and chunks, data "
 		"parallelism with its ZeRO stage and shards, context, tensor and expert parallelism, with "

@@ -399,6 +399,22 @@ static fo_status simulate(const struct predict_cluster *in, struct fo_cli_predic
 	return FO_OK;
 }
 
+/* ---- memory ---- */
+
+/* Of a file memory is what it states, and both ends of what it does not, as audit has them: before it is asked, for
+ * asking completes the job, and the time of a step rests on that. */
+static void take_memory(const struct fo_job_memory *m, struct fo_cli_predicted *p)
+{
+	for (int i = 0; i < FO_PREDICT_MEMORIES; i++) {
+		p->sure.memory[i] = m->part[i];
+		p->step.memory[i] = fo_range_middle(m->part[i]);
+	}
+	p->sure.bytes = m->total;
+	p->step.bytes = fo_range_middle(m->total);
+}
+
+static bool too_large(const struct fo_cli_predicted *p) { return p->sure.bytes.low > p->job.job.machine.memory_most; }
+
 static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 {
 	const struct predict_cluster *in = call->in;
@@ -406,17 +422,24 @@ static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 	struct fo_plan_timeline timeline;
 	FO_TRY(fo_cli_job_check_device(&in->job, a));
 	struct fo_spread_steps spread;
+	struct fo_job_memory memory = { .fit = FO_JOB_FIT_UNKNOWN };
 	FO_TRY(fo_cli_goodput_read(&in->goodput, &p.goodput_in));
 	if (fo_cli_goodput_asked(&in->goodput))
 		p.goodput = &in->goodput;
+	if (a->files)
+		fo_job_memory_of(&a->job, &a->cluster, &memory);
 	FO_TRY(fo_job_ask(&a->job, &a->cluster, &a->given, &p.job));
 	p.goodput_in.devices = p.job.layout.devices;
 	fo_predict_point(&p.job.base, &p.job.layout, &p.step);
 	if (p.step.wrong)
 		return fo_fail(FO_EARG, "%s", p.step.wrong);
 	fo_predict_certainty_of(&p.job.base, &p.job.layout, &p.step, &p.sure);
-	if (p.sure.bytes.low > p.job.job.machine.memory_most)
+	if (memory.fit != FO_JOB_FIT_UNKNOWN)
+		take_memory(&memory, &p);
+	if (too_large(&p))
 		p.fits_not = what_fits(a, &p.job);
+	else if (p.sure.flag == fo_predict_too_large)
+		p.sure.flag = NULL;
 	fo_status st = simulate(in, &p, &timeline, &spread);
 	if (st == FO_OK)
 		st = show(call, a, &p);

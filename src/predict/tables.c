@@ -16,8 +16,7 @@ const struct fo_predict_format_row fo_predict_format_row[FO_PREDICT_FORMATS] = {
 	[FO_PREDICT_FORMAT_SPLIT] = { "split", "split masters", 0, 2, 4, MOVED(12, 12), true },
 	[FO_PREDICT_FORMAT_BF16] = { "bf16", "moments in bf16", 0, 4, 2, MOVED(8, 10), false },
 	[FO_PREDICT_FORMAT_8BIT] = { "8bit", "moments in 8 bits", 0, 4, SCALED, MOVED(6, 8), false },
-	[FO_PREDICT_FORMAT_ALL_BF16] = { "all-bf16", "all in bf16, no masters", 2, 0, 2, MOVED(6, 6),
-					 false },
+	[FO_PREDICT_FORMAT_ALL_BF16] = { "all-bf16", "all in bf16, no masters", 2, 0, 2, MOVED(6, 6), false },
 };
 const char *const fo_predict_part_name[FO_PREDICT_PARTS] = { "matmul",    "attention", "memory-bound", "loss",
 							     "recompute", "tensor",    "context",      "expert",
