@@ -1,5 +1,5 @@
-/* Memory of one device of a job as a configuration states it: src/predict/memory.h counts; here is what a file says of a
- * framework's ways, what is not known, and whether it fits. */
+/* Memory of one device of a job as a configuration states it: src/predict/memory.h counts; here is what a file says of
+ * a framework's ways, what is not known, and whether it fits. */
 #ifndef FO_JOB_MEMORY_H
 #define FO_JOB_MEMORY_H
 

@@ -57,12 +57,16 @@ static void divide(struct division *d, const struct fo_memory_base *b, const str
 	dp = l->devices / (d->tp * cp * d->pp);
 	d->group = dp * cp;
 	d->shard = l->shard > 0 ? least(l->shard, d->group) : d->group;
-	d->zero = l->zero >= 3 ? 3 : l->zero > 0 ? (int)l->zero : 0;
-	d->same = l->devices / (d->pp * d->ep * d->etp);
-	d->same = d->zero > 0 && d->shard > 1 ? most(1, d->same * d->shard / d->group) : 1;
-	d->micro_batches = l->micro_batches > 0  ? l->micro_batches
-			   : l->global_batch > 0 ? most(1, l->global_batch / (dp * micro_batch))
-						 : d->pp;
+	d->zero = (int)most(0, least(l->zero, 3));
+	if (d->zero > 0 && d->shard > 1)
+		d->same = most(1, l->devices / (d->pp * d->ep * d->etp) * d->shard / d->group);
+	else
+		d->same = 1;
+	d->micro_batches = d->pp;
+	if (l->micro_batches > 0)
+		d->micro_batches = l->micro_batches;
+	else if (l->global_batch > 0)
+		d->micro_batches = most(1, l->global_batch / (dp * micro_batch));
 	d->tokens = micro_batch * b->seq / cp;
 	d->by_tp = 1 / d->tp;
 	d->by_sequence = l->sp ? d->by_tp : 1;
@@ -132,7 +136,7 @@ static struct fo_range adapter_weights(const struct division *d, const struct st
 	struct fo_range n = { m->ways.rank.low * least_of * s->layers * d->by_tp,
 			      m->ways.rank.high * (attention * s->layers + dense * s->dense + moe * s->moe) };
 	if (m->ways.adapters_whole) /* commonly the embedding and the head */
-		n.high += (s->first ? m->embedding : 0) + (s->last ? m->head : 0);
+		n.high += s->first * m->embedding + s->last * m->head;
 	return n;
 }
 
@@ -141,9 +145,10 @@ static void adapter_states(const struct division *d, const struct stage *s, stru
 {
 	const struct fo_memory_base *m = d->b;
 	struct fo_range trained = adapter_weights(d, s), base = m->ways.frozen;
-	double ends = s->first || s->last ? s->end * (s->first && s->last && !m->tied ? 2 : 1) : 0;
-	ends = least(s->whole, ends);
-	double by = d->zero >= 3 ? d->shard : 1, experts = d->zero >= 3 ? d->same : 1;
+	double ends = least(s->whole, s->end * (m->tied ? s->first || s->last : s->first + s->last)), by = 1,
+	       experts = 1;
+	if (d->zero >= 3)
+		by = d->shard, experts = d->same;
 	double matrices = (s->whole - ends) / by + s->experts / experts;
 	struct fo_range rest = base.low < 2 ? (struct fo_range){ 2, 4 } : base;
 	/* An adapter's own weight and its gradient are kept in 16 or in 32 bits, with a master where they are 16. */
@@ -284,9 +289,8 @@ static double without_modules(const struct division *d, int end, bool moe)
 	const struct fo_memory_base *m = d->b;
 	const struct fo_predict_layout *l = d->l;
 	struct fo_memory_token t = m->token[end][moe].all;
-	double scores = l->recompute_core ? fo_memory_scores(m) : 0,
-	       unfused = end ? m->ways.unfused.high : m->ways.unfused.low;
-	t.split -= scores;
+	double unfused = end ? m->ways.unfused.high : m->ways.unfused.low;
+	t.split -= l->recompute_core * fo_memory_scores(m);
 	t.sequence -= l->again & FO_PREDICT_AGAIN_NORM ? 4 * m->h : 0;
 	if (moe && l->again & FO_PREDICT_AGAIN_EXPERTS) {
 		struct fo_memory_token f = fo_memory_ffn(m, true, unfused);
@@ -366,8 +370,8 @@ static void with_adapters(const struct division *d, struct fo_range *bytes)
 	bytes->high += d->tokens * 3 * (5 * m->h + m->q + width);
 }
 
-/* Pipelines of PyTorch and DeepSpeed (its pipe_buffers) keep what a stage gives out until its backward; PyTorch's may be
- * sharded by sequence parallelism. Megatron frees it once it is sent. */
+/* Pipelines of PyTorch and DeepSpeed (its pipe_buffers) keep what a stage gives out until its backward; PyTorch's may
+ * be sharded by sequence parallelism. Megatron frees it once it is sent. */
 static struct fo_range stage_outputs(const struct division *d)
 {
 	const double output = 2 * d->b->h * d->tokens;

@@ -137,7 +137,7 @@ static token plus(token a, token b) { return (token){ a.split + b.split, a.seque
 /* Stored scores of a query: Korthikanti et al. 2022: 5 a s with dropout, 2 a s without. */
 double fo_memory_scores(const struct fo_memory_base *b)
 {
-	return b->ways.scores ? (b->ways.dropout ? 5 : 2) * b->heads * b->seq : 0;
+	return b->ways.scores * (b->ways.dropout ? 5 : 2) * b->heads * b->seq;
 }
 
 /* Attention with its norm: input and output of the norm, what the kernel takes and gives, the sums of its rows. */
