@@ -223,21 +223,6 @@ static void find_fewer(struct fo_cli_planned *p)
 	free(other);
 }
 
-/* How many devices of the kind hold the job in some division; 0: no number up to a million does. */
-static double devices_that_hold(const struct fo_cli_planned *p)
-{
-	struct fo_plan *other = fo_xmalloc(sizeof *other);
-	struct fo_plan_asked a = p->ask;
-	double fits = 0;
-	for (a.devices *= 2; a.devices <= 1e6 && !fits; a.devices *= 2) {
-		a.global_batch = fmax(a.global_batch, a.devices);
-		fits = fo_plan_search(other, &a) == FO_OK ? a.devices : 0;
-	}
-	fo_err_clear();
-	free(other);
-	return fits;
-}
-
 /* ---- the command ---- */
 
 static fo_status search(const struct plan *in, struct fo_cli_planned *p)
@@ -245,7 +230,7 @@ static fo_status search(const struct plan *in, struct fo_cli_planned *p)
 	fo_status st = in->objective == OBJECTIVE_COST ? search_cost(p) : fo_plan_search(&p->plan, &p->ask);
 	if (st == FO_ENOMEM && p->plan.too_large) {
 		p->fits_not = true;
-		p->would_hold = devices_that_hold(p);
+		p->would_hold = fo_plan_holding(&p->ask, &p->would_hold_batch);
 		return FO_OK;
 	}
 	FO_TRY(st);
@@ -302,16 +287,17 @@ static fo_status run(const struct fo_cli_call *call)
 const struct fo_command fo_cmd_plan = {
 	.name = "plan",
 	.group = "plan",
-	.usage =
-		"flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] "
-		"[--precision P,...] [--state F,...] [--fix tp=8,...] [--objective time|mfu|cost] [--html FILE] [--json]\n"
-		"flatout plan CONFIG... --cluster C [...]",
+	.usage = "flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] "
+		 "[--precision P,...] [--state F,...] [--fix tp=8,...] [--objective time|mfu|cost] "
+		 "[--html FILE] [--json]\n"
+		 "flatout plan CONFIG... --cluster C [...]",
 	.summary = "the best division of a job over a cluster, and why",
 	.text = "Looks at every legal division of the devices into pipeline stages with schedule and chunks, data "
 		"parallelism with its ZeRO stage and shards, context, tensor and expert parallelism, with "
 		"recomputation and micro-batch; where several are named, number types (--precision=bf16,fp8) and "
-		"formats of the optimizer's states (--state=fp32,bf16), which change what is computed. Shows the best, which of them tie, why others lose, what limits the "
-		"best, and its settings for run.yaml, torchtitan, Megatron-LM and DeepSpeed.\n\n"
+		"formats of the optimizer's states (--state=fp32,bf16), which change what is computed. Shows the "
+		"best, which of them tie, why others lose, what limits the best, and its settings for run.yaml, "
+		"torchtitan, Megatron-LM and DeepSpeed.\n\n"
 		"  flatout plan --model llama-3.1-405b --cluster 128xHGX-H100 --seq 8192 \\\n"
 		"      --global-tokens 16M --framework megatron\n"
 		"  flatout plan --model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 \\\n"

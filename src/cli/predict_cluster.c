@@ -2,6 +2,7 @@
 #include "cli/predict_cluster.h"
 
 #include "base/fs.h"
+#include "plan/more.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -291,10 +292,12 @@ static const char *what_fits(struct fo_cli_asked *a, const struct fo_job_asked *
 	struct fo_predict_layout l = j->layout;
 	if (together(a, b, &l, &all))
 		return fo_arena_printf(&a->arena, "%s would", all);
-	double before = l.devices;
-	while (l.devices < 1e6) {
-		l.devices *= 2;
-		if (fits(b, &l))
+	double before = l.devices, stage = fmax(1, l.tp) * fmax(1, l.cp) * fmax(1, l.pp);
+	double node = b->job.machine.per_node, n = before;
+	while ((n = fo_plan_next_size(node, n)) <= 1e6) {
+		l.devices = n;
+		if (fmod(n, stage) == 0 && fmod(n / fmax(1, l.pp), fmax(1, l.ep)) == 0 &&
+		    fmod(n * fmax(1, l.cp) / stage, fmax(1, l.shard)) == 0 && fits(b, &l))
 			return fo_arena_printf(&a->arena,
 					       "no division of %.15g that was tried does; %.15g devices%s%s would",
 					       before, l.devices, *all ? " with " : "", all);

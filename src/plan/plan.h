@@ -93,12 +93,18 @@ struct fo_plan {
 	 * the one to take. */
 	struct fo_plan_point point[FO_PLAN_SHOWN];
 	int points;
-	int named; /* the simplest of all divisions that tie with point[0]: what to take */
+	int named;    /* the simplest of all divisions that tie with point[0]: what to take */
+	int64_t ties; /* of all divisions, those that tie with point[0], itself among them */
 	int64_t legal, timed,
 		too_large;             /* divisions: that the framework can run, evaluated for time, that do not fit */
 	double seconds;                /* that the search took */
 	struct fo_plan_point smallest; /* the one that takes the least memory, for when none fits */
 };
+/* Does a step of so many seconds tie with the fastest? */
+static inline bool fo_plan_ties(const struct fo_plan *p, double seconds)
+{
+	return seconds <= (1 + FO_PLAN_TIE) * p->point[0].step.seconds;
+}
 /* FO_EARG, with the nearest thing that works: a batch or a fixed number that no division has; a fixed degree that the
  * framework lacks. FO_ENOMEM: no legal division fits; *out has the smallest. */
 FO_CHECKED fo_status fo_plan_search(struct fo_plan *out, const struct fo_plan_asked *asked);

@@ -502,6 +502,12 @@ static void walk_axes(struct walk *w, const struct axes *x)
 	}
 }
 
+/* May an axis be of this degree beside others of so many devices? */
+static bool may_divide(const struct fo_plan_asked *a, double fixed, double degree, double beside)
+{
+	return may(fixed, degree) && divides(a->devices, degree * beside);
+}
+
 /* All divisions into axes, in a fixed order; the caller frees *out. */
 static size_t axes_of(const struct fo_plan_asked *a, struct axes **out)
 {
@@ -511,19 +517,27 @@ static size_t axes_of(const struct fo_plan_asked *a, struct axes **out)
 	int n = divisors(a->devices, d);
 	size_t count = 0, cap = 64;
 	struct axes *list = fo_xmalloc(cap * sizeof *list);
-	for (int t = 0; t < n; t++)
-		for (int c = 0; c < n; c++)
-			for (int p = 0; p < n; p++)
+	/* One axis after the other: a number of devices with many divisors has millions of quadruples. */
+	for (int t = 0; t < n; t++) {
+		if (!may_divide(a, f->tp, d[t], 1) || d[t] > m->heads || (d[t] > 1 && !a->framework->tp))
+			continue;
+		for (int c = 0; c < n; c++) {
+			if (!may_divide(a, f->cp, d[c], d[t]) || (d[c] > 1 && !a->framework->cp))
+				continue;
+			for (int p = 0; p < n; p++) {
+				if (!may_divide(a, f->pp, d[p], d[t] * d[c]) || d[p] > m->layers ||
+				    (d[p] > 1 && !a->framework->pp))
+					continue;
 				for (int e = 0; e < (m->experts > 0 ? n : 1); e++) {
-					struct axes x = { d[t], d[c], d[p], d[e] };
-					if (!may(f->tp, x.tp) || !may(f->cp, x.cp) || !may(f->pp, x.pp) ||
-					    !may(f->ep, x.ep) || !divides(a->devices, x.tp * x.cp * x.pp) ||
-					    x.tp > m->heads || x.pp > m->layers)
+					if (!may(f->ep, d[e]) || (d[e] > 1 && !a->framework->ep))
 						continue;
 					if (count == cap)
 						list = fo_xrealloc(list, (cap *= 2) * sizeof *list);
-					list[count++] = x;
+					list[count++] = (struct axes){ d[t], d[c], d[p], d[e] };
 				}
+			}
+		}
+	}
 	*out = list;
 	return count;
 }
@@ -549,7 +563,10 @@ struct simple {
 };
 struct found {
 	struct fo_plan_point best, smallest;
+	double fastest; /* seconds; best is within NEAR of it */
 	struct simple simple[PARTS_MOST];
+	double *tie; /* seconds of all that may tie with the fastest of these axes */
+	size_t ties, room;
 	bool any;
 	int64_t legal, timed, too_large;
 };
@@ -565,12 +582,27 @@ struct here {
 	struct fo_predict_shared shared;
 };
 
-static bool better(const struct fo_plan_point *p, const struct fo_plan_point *than)
+/* Two that take the same time to a thousandth: the simpler is the better one. */
+#define NEAR 1e-3
+static void take_best(struct found *f, const struct fo_plan_point *p)
 {
-	/* Of two that take the same time to a thousandth, the simpler. */
-	if (fabs(p->step.seconds / than->step.seconds - 1) > 1e-3)
-		return p->step.seconds < than->step.seconds;
-	return p->parts < than->parts || (p->parts == than->parts && p->step.bytes < than->step.bytes);
+	f->fastest = f->any ? fmin(f->fastest, p->step.seconds) : p->step.seconds;
+	const double near = (1 + NEAR) * f->fastest;
+	const bool simpler = p->parts < f->best.parts ||
+			     (p->parts == f->best.parts && p->step.bytes < f->best.step.bytes);
+	if (!f->any || f->best.step.seconds > near || (p->step.seconds <= near && simpler))
+		f->best = *p;
+	f->any = true;
+}
+
+/* Keeps the time of what may tie with the best of these axes, as far as it is known now. */
+static void keep_tie(struct found *f, double seconds)
+{
+	if (seconds > (1 + FO_PLAN_TIE) * (1 + NEAR) * f->fastest)
+		return;
+	if (f->ties == f->room)
+		f->tie = fo_xrealloc(f->tie, (f->room = f->room ? 2 * f->room : 64) * sizeof *f->tie);
+	f->tie[f->ties++] = seconds;
 }
 
 static bool look(void *ctx, const struct fo_predict_layout *l, int again)
@@ -588,9 +620,8 @@ static bool look(void *ctx, const struct fo_predict_layout *l, int again)
 	double rest = l->devices / (l->tp * l->cp * l->pp);
 	p.parts = fo_plan_parts(l, rest * l->cp);
 	p.tokens_s = p.step.tokens_s * l->devices;
-	if (!f->any || better(&p, &f->best))
-		f->best = p;
-	f->any = true;
+	take_best(f, &p);
+	keep_tie(f, p.step.seconds);
 	struct simple *s = &f->simple[p.parts < PARTS_MOST ? p.parts : PARTS_MOST - 1];
 	if (!(s->seconds > 0) || p.step.seconds < s->seconds)
 		*s = (struct simple){ p.step.seconds, *l, again };
@@ -626,15 +657,22 @@ static bool same_layout(const struct fo_predict_layout *a, const struct fo_predi
 	       a->stages_near == b->stages_near && a->type == b->type && a->format == b->format;
 }
 
+static int64_t count_ties(const struct fo_plan *o, const struct found *f)
+{
+	int64_t n = 0;
+	for (size_t i = 0; i < f->ties; i++)
+		n += fo_plan_ties(o, f->tie[i]);
+	return n;
+}
+
 /* The simplest of all divisions that tie with the fastest; it may be none of the best of its axes. */
 static void name_simplest(struct fo_plan *o, const struct fo_plan_asked *a, const struct found *found, size_t n)
 {
 	const struct simple *take = NULL;
-	double most = (1 + FO_PLAN_TIE) * o->point[0].step.seconds;
 	for (int parts = 0; parts < PARTS_MOST && !take; parts++)
 		for (size_t i = 0; i < n; i++) {
 			const struct simple *s = &found[i].simple[parts];
-			if (s->seconds > 0 && s->seconds <= most && (!take || s->seconds < take->seconds))
+			if (s->seconds > 0 && fo_plan_ties(o, s->seconds) && (!take || s->seconds < take->seconds))
 				take = s;
 		}
 	if (!take)
@@ -763,6 +801,11 @@ fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
 		o->too_large += f->too_large;
 		if (f->any)
 			keep(o, &f->best);
+	}
+	for (size_t i = 0; i < n; i++) { /* before another point than the fastest is named */
+		if (o->points)
+			o->ties += count_ties(o, &s.found[i]);
+		free(s.found[i].tie);
 	}
 	if (o->points)
 		name_simplest(o, a, s.found, n);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 const char *const fo_predict_type_name[FO_PREDICT_TYPES] = { "bf16", "fp8", "mxfp8", "fp4", "tf32", "fp32" };
-/* An update reads a gradient (4 bytes), master and moments and writes them and a weight of 2: 30 bytes in fp32. Scales of
- * 8 bits: 4 bytes for 256. */
+/* An update reads a gradient (4 bytes), master and moments and writes them and a weight of 2: 30 bytes in fp32. The
+ * scales of 8 bits are 4 bytes for 256. */
 #define SCALED (1 + 4 / 256.)
 #define MOVED(read, written) ((4 + (read) + (written)) / 30.)
 const struct fo_predict_format_row fo_predict_format_row[FO_PREDICT_FORMATS] = {
