@@ -59,10 +59,10 @@ static double seconds_of(const struct fo_plan_asked *a, const struct fo_predict_
 	struct fo_predict_step s;
 	fo_predict_point(&a->base, l, &s);
 	double memory = a->memory_bytes > 0 ? a->memory_bytes : a->base.job.machine.memory_bytes;
-	return s.wrong || s.bytes * exp(1.2816 * s.memory_sd) > memory ? INFINITY : s.seconds;
+	return s.wrong || fo_predict_upper_bytes(&s) > memory ? INFINITY : s.seconds;
 }
 
-static const double recompute[] = { 0, .5, .25, .5, .75, 1 }, kept[] = { 0, .42, 0, 0, 0, 0 };
+static const double recompute[FO_PLAN_AGAINS] = { 0, .5, .25, .5, .75, 1 };
 
 /* Megatron-LM recomputes whole layers of each chunk: rounded, and neither none nor all. */
 static double share_of(const struct fo_plan_asked *a, const struct fo_predict_layout *l, int again)
@@ -89,7 +89,7 @@ static void every_switch(struct counted *c, struct fo_predict_layout *l)
 			l->recompute = share_of(a, l, i);
 			if (isnan(l->recompute))
 				continue;
-			l->kept = kept[i];
+			l->recompute_op = i == FO_PLAN_AGAIN_OP;
 			c->n++;
 			c->best = fmin(c->best, seconds_of(a, l));
 		}
@@ -208,7 +208,7 @@ static bool compare(void *ctx, const struct fo_predict_layout *l, int again)
 		return true;
 	/* What divisions share is counted once, and the numbers are the very same. */
 	fo_predict_point(&c->a->base, l, &s);
-	double upper = s.bytes * exp(1.2816 * s.memory_sd);
+	double upper = fo_predict_upper_bytes(&s);
 	assert_false(fo_predict_point_within(&c->a->base, l, &c->shared, upper * (1 - 1e-12), &shared));
 	assert_true(shared.bytes == s.bytes && shared.seconds == 0);
 	assert_true(fo_predict_point_within(&c->a->base, l, &c->shared, upper, &shared));
@@ -498,7 +498,9 @@ static void reads_back(enum fo_plan_words w, const struct fo_plan_asked *a, cons
 	struct fo_job job;
 	struct fo_job_asked asked;
 	struct fo_job_given given = { .model = "llama-3.1-8b" };
-	const char *seq = "seq=8192", *why; /* DeepSpeed's file does not say it */
+	/* DeepSpeed's file does not say them: the sequence, and recomputation, which the model's code switches on. */
+	const char *const set[] = { "seq=8192", l->recompute > 0 ? "recompute=full" : "recompute=none" };
+	const char *why;
 	struct fo_cluster c = { .devices = 32,
 				.per_node = 8,
 				.nodes = 4,
@@ -511,8 +513,8 @@ static void reads_back(enum fo_plan_words w, const struct fo_plan_asked *a, cons
 	fputs(s.data, f);
 	fclose(f);
 	if (w == FO_PLAN_WORDS_DEEPSPEED) {
-		given.set = &seq;
-		given.sets = 1;
+		given.set = set;
+		given.sets = 2;
 	}
 	assert_int_equal(fo_job_read(&file, 1, &given, &job), FO_OK);
 	assert_int_equal(fo_catalogue_find(&catalogue, "h100", &c.device), FO_OK);
