@@ -242,6 +242,14 @@ static fo_status list_pair(struct fo_exec *e, struct lane *ln, int id)
 	return move_pairs(e, &moved, &until_ns);
 }
 
+static fo_status settle(struct fo_exec *e, int id)
+{
+	fo_status st = e->o.links ? wait_for_pairs(e, id) : FO_OK;
+	if (st != FO_OK)
+		fo_comm_abort(e->o.links->world);
+	return st;
+}
+
 /* Runs an instance with the threads and the workspace of its own lane, which its kernel was prepared for. */
 static fo_status run(struct fo_exec *e, int id)
 {
@@ -250,7 +258,7 @@ static fo_status run(struct fo_exec *e, int id)
 	if (is_pair(o)) {
 		st = list_pair(e, &e->cpu->lane[o->lane], id);
 	} else if (e->o.links) {
-		st = wait_for_pairs(e, id);
+		st = settle(e, id);
 		if (st == FO_OK && fo_exec_is_comm(o))
 			st = transfer(e, &e->cpu->lane[o->lane], id);
 	}
@@ -783,6 +791,7 @@ const struct fo_exec_engine fo_exec_engine_cpu = {
 	.arena_free = arena_free,
 	.host_free = arena_free,
 	.step = step_all,
+	.settle = settle,
 	.run = run,
 	.find = find,
 	.memory = memory,

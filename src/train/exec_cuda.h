@@ -1,4 +1,4 @@
-/* Private to the device engine (exec_cuda.c, exec_graph.c, exec_plans.c, exec_inputs.c, exec_staged.c). */
+/* Private to the device engine (exec_cuda.c, exec_graph.c, exec_plans.c, exec_inputs.c, exec_staged.c, exec_pairs.c). */
 #ifndef FO_TRAIN_EXEC_CUDA_H
 #define FO_TRAIN_EXEC_CUDA_H
 
@@ -27,6 +27,7 @@ struct fo_exec_stream {
 	/* exec_staged.c */
 	size_t stage_bytes, stage_at; /* in the staging */
 	int next;                     /* of `instance`: under way, or the next to begin */
+	int listed;                   /* exec_pairs.c: of a lane of sends or receives, those that may begin */
 	int32_t issued;               /* newest instance that was put into the stream; -1: none */
 	/* What the operation under way does: its operands come to the host, or it is under way from there. */
 	enum { FO_EXEC_RESTS, FO_EXEC_LEAVES, FO_EXEC_TRAVELS } phase;
@@ -106,6 +107,17 @@ void fo_exec_give_up(struct fo_exec *e);
 void fo_exec_staged_plan(struct fo_exec *e);
 /* Runs such an operation alone; its copies in are in the stream. */
 FO_CHECKED fo_status fo_exec_staged_run(struct fo_exec *e, int id);
+/* Begins such an operation, or goes on with the one under way on its lane: *moved is set where something changed. */
+FO_CHECKED fo_status fo_exec_staged_leave(struct fo_exec *e, int id);
+FO_CHECKED fo_status fo_exec_staged_go_on(struct fo_exec *e, int id, bool *moved);
+/* Instances one by one (exec_pairs.c). list: begins a send or a receive, or notes that it may begin. settle: returns
+ * when all those that instance `id` needs are over, and behind the last one of a lane all of it. move: goes on with
+ * those under way; *moved: more may be possible at once; *travels: nothing moves before a call is over, or *until_ns.
+ * begun: were those that instance `id` needs put into their streams? */
+FO_CHECKED fo_status fo_exec_pairs_list(struct fo_exec *e, int id);
+FO_CHECKED fo_status fo_exec_pairs_settle(struct fo_exec *e, int id);
+FO_CHECKED fo_status fo_exec_pairs_move(struct fo_exec *e, bool *moved, bool *travels, int64_t *until_ns);
+bool fo_exec_pairs_begun(const struct fo_exec *e, int id);
 /* Puts a step into the streams. */
 FO_CHECKED fo_status fo_exec_staged_step(struct fo_exec *e, bool timed);
 /* Puts instance id into its lane's stream. */

@@ -22,7 +22,10 @@ struct fo_exec_engine {
 	/* Called before the first instance of a step, whichever way it is run; NULL: nothing to do. */
 	fo_status (*begin)(struct fo_exec *e);
 	fo_status (*step)(struct fo_exec *e, int32_t step);
-	fo_status (*run)(struct fo_exec *e, int id); /* one instance, on the calling thread; done when it returns */
+	/* One instance, on the calling thread; done when it returns, but for a send or a receive, which goes on. */
+	fo_status (*run)(struct fo_exec *e, int id);
+	/* Between two of these: returns when the sends and receives that instance `id` needs are over. */
+	fo_status (*settle)(struct fo_exec *e, int id);
 	/* Gives the index (row x cols + column) of the first element of t that is not finite, -1 for none, and its
 	 * value. */
 	fo_status (*find)(struct fo_exec *e, const struct fo_tensor *t, int64_t *at, double *value);
