@@ -54,7 +54,7 @@ static fo_status run(struct fo_exec *e, int id)
 		FO_TRY(fo_exec_prepare(e));
 	}
 	FO_TRY(fo_cuda_event_record(x->c, x->base, stream, false));
-	st = x->staged && fo_exec_is_comm(o) ? fo_exec_staged_run(e, id) : fo_exec_enqueue(e, id);
+	st = x->staged && fo_exec_is_comm(o) ? fo_exec_pairs_run(e, id) : fo_exec_enqueue(e, id);
 	if (st == FO_OK)
 		st = fo_cuda_event_record(x->c, x->fork, stream, false);
 	if (st == FO_OK) {

@@ -5,6 +5,7 @@
 #ifndef FO_TRAIN_EXEC_INT_H
 #define FO_TRAIN_EXEC_INT_H
 
+#include "base/count.h"
 #include "train/exec.h"
 
 struct fo_exec_engine {
@@ -63,6 +64,8 @@ struct fo_exec {
 FO_CHECKED fo_status fo_exec_ready(struct fo_exec *e);
 /* The same before a step, and makes what is derived from weights where they changed. */
 FO_CHECKED fo_status fo_exec_begin(struct fo_exec *e);
+/* The earlier of two times; 0: not known. */
+static inline int64_t fo_exec_earlier(int64_t a, int64_t b) { return a && b ? fo_min(a, b) : a + b; }
 /* Instance id's place in e->op. */
 static inline int fo_exec_op(const struct fo_exec *e, int id)
 {

@@ -15,7 +15,8 @@ static fo_status after_pairs(struct fo_exec *e, int id)
 	return FO_OK;
 }
 
-bool fo_exec_pairs_begun(const struct fo_exec *e, int id)
+/* Were those that instance `id` needs put into their streams? */
+static bool pairs_begun(const struct fo_exec *e, int id)
 {
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		if (e->cuda->lane[l].listed && e->u.wait[id][l] > e->cuda->lane[l].issued)
@@ -29,7 +30,7 @@ static fo_status move_one(struct fo_exec *e, struct fo_exec_stream *lane, bool *
 	const int id = lane->instance[lane->next];
 	*moved = false;
 	if (lane->phase == FO_EXEC_RESTS) {
-		if (!fo_exec_pairs_begun(e, id))
+		if (!pairs_begun(e, id))
 			return FO_OK;
 		FO_TRY(after_pairs(e, id));
 		FO_TRY(fo_exec_staged_leave(e, id));
@@ -44,7 +45,9 @@ static fo_status move_one(struct fo_exec *e, struct fo_exec_stream *lane, bool *
 	return FO_OK;
 }
 
-fo_status fo_exec_pairs_move(struct fo_exec *e, bool *moved, bool *travels, int64_t *until_ns)
+/* Goes on with those under way. *moved: more may be possible at once; *travels: nothing moves before a call is over, or
+ * *until_ns. */
+static fo_status move_pairs(struct fo_exec *e, bool *moved, bool *travels, int64_t *until_ns)
 {
 	*moved = *travels = false;
 	*until_ns = 0;
@@ -57,9 +60,8 @@ fo_status fo_exec_pairs_move(struct fo_exec *e, bool *moved, bool *travels, int6
 		}
 		if (lane->next >= lane->listed || lane->phase != FO_EXEC_TRAVELS)
 			continue;
-		const int64_t until = lane->transfer.until_ns;
 		*travels = true;
-		*until_ns = until && (!*until_ns || until < *until_ns) ? until : *until_ns;
+		*until_ns = fo_exec_earlier(*until_ns, lane->transfer.until_ns);
 	}
 	return FO_OK;
 }
@@ -76,7 +78,7 @@ fo_status fo_exec_pairs_list(struct fo_exec *e, int id)
 	}
 	lane->listed++;
 	if (e->cuda->staged)
-		return fo_exec_pairs_move(e, &moved, &travels, &until_ns);
+		return move_pairs(e, &moved, &travels, &until_ns);
 	FO_TRY(after_pairs(e, id));
 	FO_TRY(fo_exec_enqueue(e, id));
 	lane->issued = id;
@@ -94,19 +96,6 @@ static bool ended_lanes_rest(const struct fo_exec *e)
 	return true;
 }
 
-static fo_status wait_for_event(struct fo_exec *e, fo_cuda_event event)
-{
-	const int64_t since = fo_now_ns();
-	bool done = false;
-	for (;;) {
-		FO_TRY(fo_cuda_event_done(e->cuda->c, event, &done));
-		FO_TRY(fo_links_check(e->o.links));
-		if (done)
-			return FO_OK;
-		fo_comm_rest(since, 0);
-	}
-}
-
 fo_status fo_exec_pairs_settle(struct fo_exec *e, int id)
 {
 	struct fo_exec_cuda *x = e->cuda;
@@ -114,8 +103,8 @@ fo_status fo_exec_pairs_settle(struct fo_exec *e, int id)
 	bool moved, travels;
 	if (!e->o.links)
 		return FO_OK;
-	while (!fo_exec_pairs_begun(e, id) || !ended_lanes_rest(e)) {
-		FO_TRY(fo_exec_pairs_move(e, &moved, &travels, &until_ns));
+	while (!pairs_begun(e, id) || !ended_lanes_rest(e)) {
+		FO_TRY(move_pairs(e, &moved, &travels, &until_ns));
 		if (moved) {
 			since = fo_now_ns();
 			continue;
@@ -127,9 +116,31 @@ fo_status fo_exec_pairs_settle(struct fo_exec *e, int id)
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
 		const struct fo_exec_stream *lane = &x->lane[l];
 		if (lane->listed && e->u.wait[id][l] >= 0)
-			FO_TRY(wait_for_event(e, x->at[e->u.wait[id][l]].done));
+			FO_TRY(fo_exec_wait_for(e, x->at[e->u.wait[id][l]].done));
 		if (lane->listed && lane->listed == lane->instances)
 			FO_TRY(fo_exec_wait(e, lane->stream));
+	}
+	return FO_OK;
+}
+
+fo_status fo_exec_pairs_run(struct fo_exec *e, int id)
+{
+	struct fo_exec_stream *lane = &e->cuda->lane[fo_instance_op(e->p, &e->u, id)->lane];
+	int64_t since = fo_now_ns();
+	FO_TRY(fo_exec_staged_leave(e, id));
+	while (lane->phase != FO_EXEC_RESTS) {
+		bool moved = false, others, travels;
+		int64_t until;
+		FO_TRY(fo_exec_staged_go_on(e, id, &moved));
+		FO_TRY(move_pairs(e, &others, &travels, &until));
+		if (moved || others) {
+			since = fo_now_ns();
+			continue;
+		}
+		if (lane->phase == FO_EXEC_TRAVELS)
+			fo_comm_idle(e->o.links->world, true);
+		const int64_t own = lane->phase == FO_EXEC_TRAVELS ? lane->transfer.until_ns : 0;
+		fo_comm_rest(since, fo_exec_earlier(own, until));
 	}
 	return FO_OK;
 }

@@ -101,29 +101,6 @@ fo_status fo_exec_staged_go_on(struct fo_exec *e, int id, bool *moved)
 	return copy(e, id, true);
 }
 
-fo_status fo_exec_staged_run(struct fo_exec *e, int id)
-{
-	struct fo_exec_stream *lane = &e->cuda->lane[fo_instance_op(e->p, &e->u, id)->lane];
-	int64_t since = fo_now_ns();
-	FO_TRY(fo_exec_staged_leave(e, id));
-	while (lane->phase != FO_EXEC_RESTS) {
-		bool moved = false, others, travels;
-		int64_t until;
-		FO_TRY(fo_exec_staged_go_on(e, id, &moved));
-		FO_TRY(fo_exec_pairs_move(e, &others, &travels, &until));
-		if (moved || others) {
-			since = fo_now_ns();
-			continue;
-		}
-		if (lane->phase == FO_EXEC_TRAVELS)
-			fo_comm_idle(e->o.links->world, true);
-		if (!travels || (lane->transfer.until_ns && lane->transfer.until_ns < until))
-			until = lane->transfer.until_ns;
-		fo_comm_rest(since, lane->phase == FO_EXEC_TRAVELS ? until : 0);
-	}
-	return FO_OK;
-}
-
 /* ---- a step ---- */
 
 /* Was all that the instance waits for put into streams, so that their events can be waited for? */
@@ -177,8 +154,7 @@ static fo_status drive_all(struct fo_exec *e, bool timed, bool *moved, bool *lef
 		if (lane->phase != FO_EXEC_TRAVELS)
 			continue;
 		*rests = true;
-		const int64_t until = lane->transfer.until_ns;
-		*until_ns = until && (!*until_ns || until < *until_ns) ? until : *until_ns;
+		*until_ns = fo_exec_earlier(*until_ns, lane->transfer.until_ns);
 	}
 	*rests &= !leaves;
 	return FO_OK;

@@ -4,7 +4,8 @@
  * The last one to come does the arithmetic for all, in the order of ranks, rounding to the type after each addition.
  * What real ranks must agree on (kind, count, type, operation) is compared: where they do not, or one gives up, the
  * streams go on, results are what they were, and ncclCommGetAsyncError tells. A send is over when its receive has come
- * and the other way round: nothing is kept in between. Memory must be the device's and may not overlap but where NCCL allows it.
+ * and the other way round: nothing is kept in between. Memory must be the device's and may not overlap but where NCCL
+ * allows it.
  * FLATOUT_SOFT_NCCL_NO_WINDOWS=1: devices that cannot share windows. */
 #define _GNU_SOURCE
 #include "cuda/soft.h"
