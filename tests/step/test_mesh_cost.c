@@ -4,8 +4,8 @@
  * lane, and bytes that persist are equal; what lives in the arena lies between the bounds. That transports carry what
  * programs say is test_data_parallel.c's affair.
  *
- * And what pass/planned.h says of the memory of all ranks, from few programs and few micro-batches, against the plans of
- * all programs, each lowered whole as the executor does. FLATOUT_PLANNED_CASES asks for another number of those. */
+ * And what pass/planned.h says of the memory of all ranks, from few programs and few micro-batches, against the plans
+ * of all programs, each lowered whole as the executor does. FLATOUT_PLANNED_CASES asks for another number of those. */
 #include "base/clock.h"
 #include "pass/pass.h"
 #include "pass/planned.h"
@@ -301,7 +301,6 @@ static void test_planned(void **state)
 	const char *asked = getenv("FLATOUT_PLANNED_CASES");
 	const int cases = asked ? atoi(asked) : USUAL;
 	int legal = 0, few = 0, staged = 0;
-	double high = 0;
 	while (legal < cases) {
 		struct drawn x;
 		struct fo_planned stage[STAGES] = { 0 }, whole[STAGES] = { 0 };
@@ -326,13 +325,12 @@ static void test_planned(void **state)
 			assert_true(sum == fo_planned_bytes(a));
 			if (a->persistent + a->arena != b->persistent + b->arena || a->live != b->live)
 				fail_msg(
-					"%s: %lld micro-batches (%lld lowered), fp8 %d, offload %d: stage %d takes %lld + "
-					"%lld (%lld alive), lowered whole %lld + %lld (%lld alive)",
+					"%s: %lld micro-batches (%lld lowered), fp8 %d, offload %d: stage %d takes "
+					"%lld + %lld (%lld alive), lowered whole %lld + %lld (%lld alive)",
 					x.label, (long long)x.low.micro_batches, (long long)job.micro_batches,
 					(int)x.low.pass.fp8, (int)x.low.pass.offload, s, (long long)a->persistent,
 					(long long)a->arena, (long long)a->live, (long long)b->persistent,
 					(long long)b->arena, (long long)b->live);
-			high = (double)a->arena / (double)b->arena > high ? (double)a->arena / (double)b->arena : high;
 		}
 		few += job.micro_batches < x.low.micro_batches;
 		staged += x.low.mesh.pp > 1 && job.micro_batches < x.low.micro_batches;
