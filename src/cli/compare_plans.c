@@ -424,7 +424,7 @@ static fo_status plan_side(const struct fo_cli_call *call, const char *cluster, 
 	struct fo_cli_job job = in->job;
 	*p = (struct fo_cli_planned){ .asked = &a };
 	job.cluster = cluster;
-	fo_status st = fo_cli_plan_read(call, &job, in->fix, p);
+	fo_status st = fo_cli_plan_read(call, &job, in->fix, NULL, p);
 	if (st == FO_OK)
 		st = side_rates(x, &in->cost, x->sides, sides, a.cluster.device, job.watts);
 	if (st == FO_OK)

@@ -8,13 +8,19 @@
 struct plan {
 	struct fo_cli_job job;
 	struct fo_cli_cost cost;
-	const char *fix, *html, *json;
+	const char *precision, *state, *fix, *html, *json;
 	int objective;
 	int64_t top;
 	bool force;
 };
 static const struct fo_opt rows[] = {
-	FO_CLI_JOB_ROWS(struct plan, "plan"),
+	FO_CLI_JOB_ROWS_TYPED(struct plan, "plan",
+			      FO_OPT_TEXT(struct plan, precision, "plan.precision", "TYPE,...", NULL,
+					  "type of the linear layers' products: bf16, fp16, fp32, tf32, fp8, mxfp8, "
+					  "fp4; several are searched, any: bf16 and all that are narrower")),
+	FO_OPT_TEXT(struct plan, state, "plan.state", "FORMAT,...", NULL,
+		    "what the optimizer keeps: fp32, split (masters), bf16 or 8bit (moments), all-bf16 (no masters); "
+		    "several are searched, any: all of the framework's; not given: what computes as fp32"),
 	FO_OPT_TEXT(struct plan, fix, "plan.fix", "NAME=N,...", NULL,
 		    "what is not searched: tp=8,pp=4; an option of that name does the same"),
 	FO_OPT_ENUM(
@@ -93,16 +99,13 @@ static void find_from(struct fo_cli_planned *p)
 	struct fo_cli_asked *a = p->asked;
 	struct fo_job_asked own;
 	struct fo_predict_step s;
-	struct fo_job_memory memory = { 0 };
-	if (a->files) /* before it is asked, which completes the job */
-		fo_job_memory_of(&a->job, &a->cluster, &memory);
 	if (a->files && fo_job_ask(&a->job, &a->cluster, &a->given, &own) == FO_OK) {
 		fo_predict_point(&own.base, &own.layout, &s);
 		p->has_from = !s.wrong;
 		p->from = own.layout;
 		p->from.chunks = fmax(1, own.layout.chunks);
 		p->from_seconds = s.seconds;
-		p->from_fits_not = !memory.unknown && memory.fit == FO_JOB_FITS_NOT;
+		p->from_fits_not = s.bytes_range.low > own.job.machine.memory_most;
 		if (!fo_job_known(&a->job, FO_JOB_GLOBAL_BATCH))
 			fo_job_set(&a->job, FO_JOB_GLOBAL_BATCH, own.shape.global_batch);
 	}
@@ -119,14 +122,19 @@ static void find_changes(struct fo_cli_planned *p)
 	p->changes = fo_plan_changes(&p->ask, &p->from, &p->plan.point[p->plan.named].layout, p->change);
 }
 
-static fo_status ask(const struct fo_cli_job *in, const char *fix, struct fo_cli_planned *p)
+static fo_status ask(const struct fo_cli_job *in, const char *fix, const struct fo_cli_numbers *numbers,
+		     struct fo_cli_planned *p)
 {
+	static const struct fo_cli_numbers none;
 	struct fo_cli_asked *a = p->asked;
 	find_from(p);
 	double batch = fo_job_number(&a->job, FO_JOB_GLOBAL_BATCH);
-	/* A planned torchtitan job is compiled: that costs nothing but a setting. */
-	if (a->job.form && !strncmp(a->job.form->id, "torchtitan", 10) && !fo_job_stated(&a->job, FO_JOB_COMPILE))
-		fo_job_set(&a->job, FO_JOB_COMPILE, 1);
+	/* A planned torchtitan job is compiled, its loss too: that costs nothing but a setting. */
+	static const enum fo_job_setting compiled[] = { FO_JOB_COMPILE, FO_JOB_COMPILE_LOSS };
+	for (size_t i = 0; i < sizeof compiled / sizeof *compiled; i++)
+		if (a->job.form && !strncmp(a->job.form->id, "torchtitan", 10) &&
+		    !fo_job_stated(&a->job, compiled[i]))
+			fo_job_set(&a->job, compiled[i], 1);
 	FO_TRY(fo_job_ask_base(&a->job, &a->cluster, &a->given, &p->job));
 	if (!(batch >= 1))
 		return fo_hint(fo_fail(FO_EARG, "how much a step is must be known: the batch is not searched"),
@@ -138,21 +146,38 @@ static fo_status ask(const struct fo_cli_job *in, const char *fix, struct fo_cli
 						 p->job.job.type == FO_PREDICT_BF16,
 					 .global_batch = batch,
 					 .model = &a->job.model };
+	FO_TRY(fo_cli_plan_take_numbers(numbers ? numbers : &none, &p->ask));
 	return fixed_of(in, fix, a->files > 0, &a->arena, &p->ask.fixed);
 }
 
+/* One type is the job's; fp16 is the job's, too, in the place of bf16. */
+static int precision_of(const struct fo_cli_numbers *n)
+{
+	if (n->types & 1u << FO_PLAN_HALF)
+		return fo_cli_plan_precision(FO_PLAN_HALF);
+	for (int i = 0; i < FO_PREDICT_TYPES; i++)
+		if (n->types == 1u << i && !n->any_type)
+			return fo_cli_plan_precision(i);
+	return -1;
+}
+
 fo_status fo_cli_plan_read(const struct fo_cli_call *call, const struct fo_cli_job *given, const char *fix,
-			   struct fo_cli_planned *p)
+			   const struct fo_cli_numbers *numbers, struct fo_cli_planned *p)
 {
 	/* A division is of use where something runs it. */
 	struct fo_cli_job job = *given;
+	struct fo_cli_numbers several = numbers ? *numbers : (struct fo_cli_numbers){ 0 };
+	if (numbers)
+		job.precision = precision_of(numbers);
+	if (job.precision >= 0 && !several.any_type && !(several.types & (several.types - 1)))
+		several.types = 0;
 	p->assumed_framework = job.framework < 0 && call->argc < 2 && !job.torchtitan && !job.megatron &&
 			       !job.deepspeed;
 	if (p->assumed_framework)
 		job.framework = FO_CLI_MEGATRON;
 	FO_TRY(fo_cli_job_read(call, &job, p->asked));
 	FO_TRY(fo_cli_job_check_device(&job, p->asked));
-	return ask(&job, fix, p);
+	return ask(&job, fix, &several, p);
 }
 
 /* ---- a part of the cluster ---- */
@@ -257,7 +282,10 @@ static fo_status run(const struct fo_cli_call *call)
 	struct fo_cli_planned *p = fo_xmalloc(sizeof *p);
 	memset(p, 0, sizeof *p);
 	p->asked = &a;
-	fo_status st = fo_cli_plan_read(call, &in->job, in->fix, p);
+	struct fo_cli_numbers numbers;
+	fo_status st = fo_cli_plan_numbers(in->precision, in->state, &numbers);
+	if (st == FO_OK)
+		st = fo_cli_plan_read(call, &in->job, in->fix, &numbers, p);
 	if (st == FO_OK)
 		st = fo_cli_cost_read(&in->cost, a.cluster.device, in->job.watts, &p->rates);
 	if (st == FO_OK)
@@ -272,13 +300,14 @@ static fo_status run(const struct fo_cli_call *call)
 const struct fo_command fo_cmd_plan = {
 	.name = "plan",
 	.group = "plan",
-	.usage = "flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] [--precision P] "
-		 "[--fix tp=8,...] [--objective time|mfu|cost] [--html FILE] [--json]\n"
+	.usage = "flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] "
+		 "[--precision P,...] [--state F,...] [--fix tp=8,...] [--objective time|mfu|cost] [--html FILE] [--json]\n"
 		 "flatout plan CONFIG... --cluster C [...]",
 	.summary = "the best division of a job over a cluster, and why",
 	.text = "Looks at every legal division of the devices into pipeline stages with schedule and chunks, data "
 		"parallelism with its ZeRO stage and shards, context, tensor and expert parallelism, with "
-		"recomputation and micro-batch. Shows the best, which of them tie, why others lose, what limits the "
+		"recomputation and micro-batch; where several are named, number types (--precision=bf16,fp8) and "
+		"formats of the optimizer's states (--state=fp32,bf16), which change what is computed. Shows the best, which of them tie, why others lose, what limits the "
 		"best, and its settings for run.yaml, torchtitan, Megatron-LM and DeepSpeed.\n\n"
 		"  flatout plan --model llama-3.1-405b --cluster 128xHGX-H100 --seq 8192 \\\n"
 		"      --global-tokens 16M --framework megatron\n"

@@ -40,10 +40,12 @@ struct fo_cli_planned {
 	struct fo_cli_rates rates;
 	bool pictures; /* a page is wanted: they take a second look at all divisions */
 };
-/* Reads what a job is, its framework and what is fixed (fix: NAME=N,...; NULL): fills in p->job and p->ask. p->asked is
- * given, and needs fo_cli_job_fini also after an error. */
+struct fo_cli_numbers;
+/* Reads what a job is, its framework and what is fixed (fix: NAME=N,...; NULL): fills in p->job and p->ask. numbers: the
+ * types and formats that are searched; NULL: the job's own. p->asked is given, and needs fo_cli_job_fini also after an
+ * error. */
 FO_CHECKED fo_status fo_cli_plan_read(const struct fo_cli_call *call, const struct fo_cli_job *given, const char *fix,
-				      struct fo_cli_planned *p);
+				      const struct fo_cli_numbers *numbers, struct fo_cli_planned *p);
 /* The place is one of those shown: the first, and the one to take. */
 bool fo_cli_planned_shows(const struct fo_cli_planned *p, int place);
 void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p);

@@ -21,8 +21,14 @@ struct fo_cli_job {
 };
 enum { FO_CLI_MEGATRON = 1 }; /* fo_cli_job.framework */
 
+#define FO_CLI_TYPES "bf16|fp16|fp32|tf32|fp8|mxfp8|fp4" /* the values of fo_cli_job.precision */
 /* Rows of a table whose struct S has a `struct fo_cli_job` called `job` at its begin; group is the keys' first part. */
 #define FO_CLI_JOB_ROWS(S, group)                                                                                      \
+	FO_CLI_JOB_ROWS_TYPED(S, group,                                                                                \
+			      FO_OPT_ENUM(S, job.precision, group ".precision", NULL,                                  \
+					  "type of the linear layers' products", FO_CLI_TYPES))
+/* The same with another row for --precision. */
+#define FO_CLI_JOB_ROWS_TYPED(S, group, row)                                                                           \
 	FO_OPT_PATH(S, job.cluster, group ".cluster", "C", NULL,                                                       \
 		    "where it runs: 16xHGX-H100, 128xA100, 32x8xH100, 4xGB200-NVL72, or the path of a cluster file"),  \
 		FO_OPT_PATH(S, job.model, group ".model", "M", NULL,                                                   \
@@ -56,8 +62,7 @@ enum { FO_CLI_MEGATRON = 1 }; /* fo_cli_job.framework */
 			    "none|selective|full"),                                                                    \
 		FO_OPT_INT(S, job.recompute_layers, group ".recompute-layers", "N", NULL, 1, 1e6, "layers",            \
 			   "layers that compute again; not given: all"),                                               \
-		FO_OPT_ENUM(S, job.precision, group ".precision", NULL, "type of the linear layers' products",         \
-			    "bf16|fp16|fp32|tf32|fp8|mxfp8|fp4"),                                                      \
+		row,                                                                                                   \
 		FO_OPT_TEXT(S, job.set, group ".set", "NAME=VALUE,...", NULL,                                          \
 			    "other settings, as 'flatout audit --settings' names them: reshard=off,compile=on"),       \
 		FO_OPT_PATH(S, job.torchtitan, group ".torchtitan", "FILE", NULL,                                      \
@@ -100,20 +105,12 @@ struct fo_cli_predicted {
 	struct fo_job_asked job;
 	struct fo_predict_step step;
 	struct fo_predict_certainty sure;
-	bool counted;                            /* memory of step and sure is what audit counts of the configuration */
-	struct fo_job_memory memory;             /* counted: that */
-	struct fo_range own_bytes;               /* counted: what the speed's own model has, 80 % */
 	const char *fits_not;                    /* one sentence: does not fit, what would; NULL: it fits or may */
 	const struct fo_plan_timeline *timeline; /* NULL: nobody asked for it */
 	const struct fo_spread_steps *spread;    /* drawn steps of that timeline; NULL: nobody asked for it */
 	const struct fo_cli_goodput *goodput;    /* what was given of failures; NULL: nothing */
 	struct fo_goodput_in goodput_in;
 };
-/* The two models of memory have nothing in common: what fits is not certain then. */
-static inline bool fo_cli_memory_apart(const struct fo_cli_predicted *p)
-{
-	return p->counted && (p->own_bytes.high < p->memory.total.low || p->own_bytes.low > p->memory.total.high);
-}
 void fo_cli_predicted_doc(struct fo_doc *d, const struct fo_cli_predicted *p);
 void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p);
 /* A step's losses against the peak, as a waterfall of 100 % in all; a timeline's picture, which does not need the

@@ -30,6 +30,8 @@ static const struct fo_schema_field point_field[] = {
 	POINT(micro_batch, "micro_batch", "sequences", ""),
 	POINT(micro_batches, "micro_batches", "", "of a step"),
 	POINT(recompute, "recompute", "", "layers that are computed again"),
+	POINT(type, "precision", "", "number type of the linear layers", .flags = FO_NULLS),
+	POINT(state, "state", "", "format of the optimizer's states", .flags = FO_NULLS),
 	POINT(seconds, "step_seconds", "s", "", POSITIVE),
 	POINT(seconds_low, "step_seconds_low", "s", "80 %", POSITIVE),
 	POINT(seconds_high, "step_seconds_high", "s", "80 %", POSITIVE),

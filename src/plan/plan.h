@@ -2,7 +2,8 @@
  *
  * A division is a point of pp with its schedule and chunks and where its stages are, data parallelism with its ZeRO
  * stage, the ranks that share states and how long gathered weights stay, cp, tp with sequence parallelism and overlap,
- * ep, recomputation and micro-batch. Each that a framework can run is counted in memory by src/predict, and each whose
+ * ep, recomputation and micro-batch; where several are asked for, the number type and the format of the optimizer's
+ * states. Each that a framework can run is counted in memory by src/predict, and each whose
  * memory fits (the upper end of its 80 % interval) is timed in closed form. Nothing else is left out but GPipe, which
  * never takes less time or memory than 1F1B (tests/unit/test_plan.c): there is no rule of thumb. */
 #ifndef FO_PLAN_PLAN_H
@@ -10,7 +11,8 @@
 
 #include "predict/predict.h"
 
-/* What a framework can run: the rows of FRAMEWORKS in plan.c. */
+enum { FO_PLAN_HALF = FO_PREDICT_TYPES }; /* fp16's place behind the types */
+/* What a framework can run: the rows of fo_plan_framework in search.c. */
 struct fo_plan_framework {
 	const char *id, *title;
 	uint32_t zero;    /* bit s: ZeRO stage s */
@@ -26,6 +28,9 @@ struct fo_plan_framework {
 	bool sp_always;    /* tensor parallelism is never without sequence parallelism */
 	const char *no_pp; /* why there is no pipeline, one sentence; NULL: plan knows none of it */
 	uint32_t again;    /* bit: enum fo_plan_again */
+	uint32_t types;    /* bit: enum fo_predict_type that its settings can state; FO_PLAN_HALF: fp16 */
+	uint32_t formats;  /* bit: enum fo_predict_format, the same */
+	bool formats_shared; /* moments of less than fp32 are kept beside ZeRO 1 and above alone */
 	bool executes;     /* it is Flatout, whose executor says itself which meshes it runs */
 	const char *origin; /* where that is stated */
 };
@@ -62,6 +67,9 @@ struct fo_plan_asked {
 	const struct fo_plan_framework *framework;
 	double devices, global_batch; /* sequences of a step */
 	struct fo_plan_fixed fixed;
+	/* Number types of products (bit: enum fo_predict_type) and formats of the optimizer's states (bit: enum
+	 * fo_predict_format) that are searched; 0: the job's own alone. Others change what is computed. */
+	uint32_t types, formats;
 	double memory_bytes;          /* that a division may take; 0: the machine's */
 	bool half;                    /* FO_PREDICT_BF16 is fp16 here */
 	const struct fo_model *model; /* what Flatout's executor is asked about; NULL: it is not asked */
@@ -100,6 +108,10 @@ bool fo_plan_possible(const struct fo_plan_asked *asked);
 /* The next smaller part of a cluster that is worth a look: half of it where that is whole nodes (below a node: whole
  * devices), else the largest power of two of them. 0: there is none. */
 double fo_plan_part_of(double per_node, double devices);
+/* Number types of 8 bits that the framework's settings can state and the device has, as bits. */
+uint32_t fo_plan_types_8(const struct fo_plan_asked *asked);
+/* Has the device such products? Blocks of 32 that share a scale are what devices with fp4 have units for. */
+bool fo_plan_has_type(const struct fo_predict_machine *m, int type);
 /* How simple a division is: smaller is simpler. */
 int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 /* Megatron-LM: stages that do not divide the layers divide layers + 2, where embedding and loss count as a layer

@@ -26,6 +26,11 @@ enum {
 	EVERY_SCHEDULE = LOOPED | BIT(FO_PREDICT_ZERO_BUBBLE) | BIT(FO_PREDICT_ZB_H2),
 };
 enum { CHUNKS = 64 };
+enum {
+	TYPES_16 = BIT(FO_PREDICT_BF16) | BIT(FO_PLAN_HALF) | BIT(FO_PREDICT_FP32),
+	TYPES_8 = BIT(FO_PREDICT_FP8) | BIT(FO_PREDICT_MXFP8),
+	FORMAT_PLAIN = BIT(FO_PREDICT_FORMAT_JOB) | BIT(FO_PREDICT_FORMAT_FP32),
+};
 const struct fo_plan_framework fo_plan_framework[] = {
 	{ .id = "any",
 	  .title = "any framework",
@@ -41,6 +46,8 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .tp_overlap = true,
 	  .chunks = CHUNKS,
 	  .again = ALL_AGAIN,
+	  .types = BIT(FO_PREDICT_TYPES + 1) - 1,
+	  .formats = BIT(FO_PREDICT_FORMATS) - 1,
 	  .origin = "whatever src/predict knows" },
 	/* More than two chunks want pipeline_parallel_layers_per_stage, which src/job does not read yet. */
 	{ .id = "torchtitan",
@@ -57,6 +64,8 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .chunks = 2,
 	  .sp_always = true,
 	  .again = BIT(FO_PLAN_AGAIN_NONE) | BIT(FO_PLAN_AGAIN_OP) | BIT(FO_PLAN_AGAIN_FULL),
+	  .types = BIT(FO_PREDICT_BF16) | BIT(FO_PREDICT_FP32) | TYPES_8,
+	  .formats = FORMAT_PLAIN | BIT(FO_PREDICT_FORMAT_ALL_BF16),
 	  .origin = "torchtitan 0.2.2: parallelism.*, activation_checkpoint.mode" },
 	{ .id = "megatron",
 	  .title = "Megatron-LM",
@@ -72,6 +81,9 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .pp_zero_most_1 = true,
 	  .pp_even = true,
 	  .again = LAYERS_AGAIN,
+	  .types = TYPES_16 | TYPES_8 | BIT(FO_PREDICT_FP4),
+	  .formats = FORMAT_PLAIN | BIT(FO_PREDICT_FORMAT_BF16) | BIT(FO_PREDICT_FORMAT_8BIT),
+	  .formats_shared = true,
 	  .origin = "Megatron Core 0.20.0: arguments.py" },
 	{ .id = "deepspeed",
 	  .title = "DeepSpeed",
@@ -79,6 +91,9 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .chunks = 1,
 	  .pp_zero_most_1 = true,
 	  .again = BIT(FO_PLAN_AGAIN_NONE) | BIT(FO_PLAN_AGAIN_FULL),
+	  .types = TYPES_16,
+	  .formats = FORMAT_PLAIN | BIT(FO_PREDICT_FORMAT_ALL_BF16),
+	  .formats_shared = true,
 	  .origin = "DeepSpeed 0.19: zero_optimization" },
 	{ .id = "flatout",
 	  .title = "Flatout",
@@ -91,6 +106,9 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .tp_overlap = true,
 	  .chunks = 1,
 	  .again = LAYERS_AGAIN,
+	  .types = BIT(FO_PREDICT_BF16) | BIT(FO_PREDICT_FP8) | BIT(FO_PREDICT_FP32),
+	  .formats = FORMAT_PLAIN | BIT(FO_PREDICT_FORMAT_SPLIT) | BIT(FO_PREDICT_FORMAT_BF16) |
+		     BIT(FO_PREDICT_FORMAT_ALL_BF16),
 	  .executes = true,
 	  .origin = "src/program/run.c: mesh.*, pass.zero, pass.zero-reshard, pass.tp-async, "
 		    "pass.recompute-layers" },
@@ -119,9 +137,7 @@ const char *const fo_plan_again_name[FO_PLAN_AGAINS] = {
 	"none", "selective", "a quarter of the layers", "half of the layers", "three quarters of the layers", "full",
 };
 const char *const fo_plan_again_short[FO_PLAN_AGAINS] = { "none", "select", "1/4", "1/2", "3/4", "full" };
-static const struct {
-	double recompute, kept; /* kept 0: what is not computed again */
-} again_of[FO_PLAN_AGAINS] = { { 0, 0 }, { .5, .42 }, { .25, 0 }, { .5, 0 }, { .75, 0 }, { 1, 0 } };
+static const double again_of[FO_PLAN_AGAINS] = { 0, .5, .25, .5, .75, 1 };
 
 /* ---- what is legal ---- */
 
@@ -181,6 +197,43 @@ bool fo_plan_accounts(const struct fo_plan_asked *a, const struct fo_predict_lay
 	       divides(layers + 2, l->pp) && layers + 2 >= 2 * l->pp; /* the last stage has a layer of its own */
 }
 
+bool fo_plan_has_type(const struct fo_predict_machine *m, int type)
+{
+	if (type == FO_PREDICT_MXFP8 && isnan(m->peak[FO_PREDICT_FP4]))
+		return false;
+	return !isnan(m->peak[type]);
+}
+
+uint32_t fo_plan_types_8(const struct fo_plan_asked *a)
+{
+	uint32_t types = 0;
+	for (int t = 0; t < FO_PREDICT_TYPES; t++)
+		if (TYPES_8 & a->framework->types & BIT(t) && fo_plan_has_type(&a->base.job.machine, t))
+			types |= BIT(t);
+	return types;
+}
+
+/* The number type and the states' format, where they are searched. */
+static const char *numbers_wrong(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	const struct fo_plan_framework *f = a->framework;
+	const enum fo_predict_format format = fo_predict_format_of(&a->base.job, l);
+	if (l->type > 0 && !(f->types & BIT(l->type - 1)))
+		return "its settings cannot state the number type";
+	if (l->type > 0 && !fo_plan_has_type(&a->base.job.machine, l->type - 1))
+		return "the device has no products of the number type";
+	if (l->format != FO_PREDICT_FORMAT_JOB && !(f->formats & BIT(l->format)))
+		return "its settings cannot state the format of the optimizer's states";
+	if (f->formats_shared && l->zero < 1 && !fo_predict_format_row[format].exact)
+		return "it keeps moments of less than fp32 beside ZeRO 1 alone";
+	const enum fo_predict_type type = fo_predict_type_of(&a->base.job, l);
+	const bool whole = type == FO_PREDICT_FP32 || type == FO_PREDICT_TF32 ||
+			   (a->half && type == FO_PREDICT_BF16);
+	if (whole && (format == FO_PREDICT_FORMAT_SPLIT || format == FO_PREDICT_FORMAT_ALL_BF16))
+		return "only bf16 weights have split masters or none";
+	return NULL;
+}
+
 /* Flatout's own check of a mesh. */
 static const char *executor_refuses(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
@@ -207,7 +260,8 @@ static const char *executor_refuses(const struct fo_plan_asked *a, const struct 
 	return "its executor refuses such a mesh";
 }
 
-const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+/* Of all but number types and formats. */
+static const char *division_wrong(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
 	const struct fo_plan_framework *f = a->framework;
 	const struct fo_predict_model *m = &a->base.job.model;
@@ -263,13 +317,20 @@ const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predi
 	return f->executes && a->model ? executor_refuses(a, l) : NULL;
 }
 
+const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	const char *wrong = division_wrong(a, l);
+	return wrong ? wrong : numbers_wrong(a, l);
+}
+
 int fo_plan_parts(const struct fo_predict_layout *l, double ranks)
 {
 	int again = l->recompute > 0 && l->recompute < 1;
 	bool bubble = l->schedule == FO_PREDICT_ZERO_BUBBLE || l->schedule == FO_PREDICT_ZB_H2;
 	return 4 * (l->pp > 1) + 3 * (l->cp > 1) + 3 * (l->tp > 1) + 2 * (l->ep > 1) + 2 * (l->chunks > 1) +
 	       2 * bubble + (l->schedule == FO_PREDICT_ZB_H2) + (l->shard > 0 && l->shard < ranks) + again +
-	       (l->tp > 1 && !l->sp) + (l->tp_overlap > 0) + l->stages_near + l->keeps_weights;
+	       (l->tp > 1 && !l->sp) + (l->tp_overlap > 0) + l->stages_near + l->keeps_weights + (l->type > 0) +
+	       (l->format != FO_PREDICT_FORMAT_JOB);
 }
 
 /* ---- every division ---- */
@@ -309,17 +370,17 @@ struct walk {
 
 static void put(struct walk *w, int again)
 {
-	w->l.recompute = again_of[again].recompute;
-	if (w->a->framework->pp_even && again_of[again].recompute > 0 && again_of[again].recompute < 1) {
+	w->l.recompute = again_of[again];
+	if (w->a->framework->pp_even && again_of[again] > 0 && again_of[again] < 1) {
 		/* Whole layers of each chunk, of which the first and the last stage may have one less; none and all of
 		 * them are divisions of their own. */
 		double of = ceil(w->a->base.job.model.layers / (w->l.pp * w->l.chunks)),
-		       n = round(again_of[again].recompute * of);
+		       n = round(again_of[again] * of);
 		if (n < 1 || n >= of)
 			return;
 		w->l.recompute = n / of;
 	}
-	w->l.kept = again_of[again].kept;
+	w->l.recompute_op = again == FO_PLAN_AGAIN_OP;
 	w->on = w->fn(w->ctx, &w->l, again);
 }
 
@@ -331,6 +392,17 @@ static void walk_again(struct walk *w)
 			put(w, i);
 }
 
+static void walk_formats(struct walk *w)
+{
+	const uint32_t formats = w->a->formats ? w->a->formats : BIT(FO_PREDICT_FORMAT_JOB);
+	for (int i = 0; i < FO_PREDICT_FORMATS && w->on; i++) {
+		w->l.format = (enum fo_predict_format)i;
+		if (formats & BIT(i) && !numbers_wrong(w->a, &w->l))
+			walk_again(w);
+	}
+	w->l.format = FO_PREDICT_FORMAT_JOB;
+}
+
 static bool chosen(int fixed, int value) { return fixed < 0 || fixed == value; }
 
 /* How long gathered weights stay. */
@@ -339,8 +411,8 @@ static void walk_kept(struct walk *w)
 	const struct fo_plan_asked *a = w->a;
 	for (int keeps = 0; keeps <= (w->l.zero >= 3) && w->on; keeps++) {
 		w->l.keeps_weights = keeps;
-		if (chosen(a->fixed.keeps_weights, keeps) && !fo_plan_illegal(a, &w->l))
-			walk_again(w);
+		if (chosen(a->fixed.keeps_weights, keeps) && !division_wrong(a, &w->l))
+			walk_formats(w);
 	}
 	w->l.keeps_weights = false;
 }
@@ -394,6 +466,17 @@ static void walk_schedules(struct walk *w, const double *shard, int shards, cons
 		}
 }
 
+static void walk_types(struct walk *w, const double *shard, int shards, const double *chunk, int chunks)
+{
+	const enum fo_predict_type own = w->a->base.job.type;
+	const uint32_t types = w->a->types ? w->a->types : BIT(own);
+	for (int i = 0; i < FO_PREDICT_TYPES && w->on; i++) {
+		w->l.type = i == (int)own ? 0 : 1 + i;
+		if (types & BIT(i))
+			walk_schedules(w, shard, shards, chunk, chunks);
+	}
+}
+
 static void walk_axes(struct walk *w, const struct axes *x)
 {
 	const struct fo_plan_asked *a = w->a;
@@ -416,7 +499,7 @@ static void walk_axes(struct walk *w, const struct axes *x)
 			continue;
 		w->l.micro_batch = batch[i];
 		w->l.micro_batches = local / batch[i];
-		walk_schedules(w, shard, shards, chunk, chunks);
+		walk_types(w, shard, shards, chunk, chunks);
 	}
 }
 
@@ -539,9 +622,9 @@ static bool same_layout(const struct fo_predict_layout *a, const struct fo_predi
 {
 	return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp && a->ep == b->ep && a->chunks == b->chunks &&
 	       a->schedule == b->schedule && a->zero == b->zero && a->shard == b->shard && a->sp == b->sp &&
-	       a->micro_batch == b->micro_batch && a->recompute == b->recompute && a->kept == b->kept &&
+	       a->micro_batch == b->micro_batch && a->recompute == b->recompute && a->recompute_op == b->recompute_op &&
 	       a->tp_overlap == b->tp_overlap && a->keeps_weights == b->keeps_weights &&
-	       a->stages_near == b->stages_near;
+	       a->stages_near == b->stages_near && a->type == b->type && a->format == b->format;
 }
 
 /* The simplest of all divisions that tie with the fastest; it may be none of the best of its axes. */

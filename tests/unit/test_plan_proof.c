@@ -158,7 +158,7 @@ static bool look(void *ctx, const struct fo_predict_layout *l, int again)
 	fo_predict_point(&e->a->base, l, &s);
 	const double memory = e->a->memory_bytes > 0 ? e->a->memory_bytes : e->a->base.job.machine.memory_bytes;
 	e->n++;
-	if (!s.wrong && s.bytes * exp(1.2816 * s.memory_sd) <= memory)
+	if (!s.wrong && fo_predict_upper_bytes(&s) <= memory)
 		e->best = fmin(e->best, s.seconds);
 	return true;
 }
@@ -326,6 +326,8 @@ static void check_gain(const struct fo_plan_asked *a, const struct fo_plan *plan
 	assert_null(fo_predict_prepare(&job, &b.base));
 	b.memory_bytes *= of == FO_PLAN_MORE_MEMORY ? 2 : 1;
 	b.global_batch *= of == FO_PLAN_MORE_BATCH ? 2 : 1;
+	b.types = of == FO_PLAN_MORE_TYPE ? fo_plan_types_8(a) | 1u << a->base.job.type : 0;
+	b.formats = of == FO_PLAN_MORE_FORMAT ? a->framework->formats : 0;
 	b.devices = m->devices;
 	assert_true(m->global_batch == b.global_batch && m->layout.devices == b.devices);
 	assert_null(fo_plan_illegal(&b, &m->layout));
