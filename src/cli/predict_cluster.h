@@ -105,6 +105,8 @@ struct fo_cli_predicted {
 	struct fo_job_asked job;
 	struct fo_predict_step step;
 	struct fo_predict_certainty sure;
+	const char
+		*not_planned; /* why memory of Flatout's own job is an estimate; NULL: it is planned, or no such job */
 	const char *fits_not;                    /* one sentence: does not fit, what would; NULL: it fits or may */
 	const struct fo_plan_timeline *timeline; /* NULL: nobody asked for it */
 	const struct fo_spread_steps *spread;    /* drawn steps of that timeline; NULL: nobody asked for it */
@@ -112,6 +114,8 @@ struct fo_cli_predicted {
 	struct fo_goodput_in goodput_in;
 };
 void fo_cli_predicted_doc(struct fo_doc *d, const struct fo_cli_predicted *p);
+/* A line on memory of Flatout's own: planned to the byte, or an estimate and why. */
+void fo_cli_memory_ground(struct fo_doc *d, const struct fo_predict_step *s, const char *not_planned);
 void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p);
 /* A step's losses against the peak, as a waterfall of 100 % in all; a timeline's picture, which does not need the
  * timeline any longer. */

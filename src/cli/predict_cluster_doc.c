@@ -139,6 +139,20 @@ static void say_memory(struct fo_doc *d, const struct fo_cli_predicted *p)
 	fo_doc_line(d, "memory", "%s (%s) of %s a device: %s", fo_doc_num(d, p->step.bytes, FO_DRAW_BYTES),
 		    fo_cli_range(d, p->sure.bytes, FO_DRAW_BYTES),
 		    fo_doc_num(d, p->job.job.machine.memory_bytes, FO_DRAW_BYTES), fit_text(p));
+	fo_cli_memory_ground(d, &p->step, p->not_planned);
+}
+
+void fo_cli_memory_ground(struct fo_doc *d, const struct fo_predict_step *s, const char *not_planned)
+{
+	if (s->planned)
+		fo_doc_line(
+			d, "planned",
+			"%s of it to the byte, as 'flatout train --dry-run' plans the run file; the other %s are an "
+			"estimate of what libraries hold",
+			fo_doc_num(d, s->bytes - s->memory[FO_PREDICT_OVERHEAD], FO_DRAW_BYTES),
+			fo_doc_num(d, s->memory[FO_PREDICT_OVERHEAD], FO_DRAW_BYTES));
+	else if (not_planned)
+		fo_doc_line(d, "not planned", "the memory is an estimate: %s", not_planned);
 }
 
 /* The time that stages wait for each other, beside the published formula of their schedule. */
@@ -380,6 +394,8 @@ void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)
 	fo_json_close(j);
 	json_bubble(j, p);
 	fo_cli_json_range(j, "memory_bytes", p->step.bytes, p->sure.bytes);
+	fo_json_bool(j, "memory_planned", p->step.planned);
+	fo_json_text(j, "memory_not_planned", p->not_planned);
 	fo_json_object(j, "memory_parts_bytes");
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
 		fo_json_real(j, fo_predict_memory_name[i], p->step.memory[i]);

@@ -247,6 +247,7 @@ struct fo_predict_step {
 	double mfu_bf16_causal; /* of the bf16 peak */
 	double bytes, memory[FO_PREDICT_MEMORIES];                      /* of the fullest device */
 	struct fo_range bytes_range, memory_range[FO_PREDICT_MEMORIES]; /* from least to most */
+	bool planned; /* memory is a program's, exact but for the overhead (fo_predict_planned) */
 };
 
 /* What depends on the job alone. Large; lives on the caller's stack or heap, holds no pointers to it. */
@@ -262,6 +263,9 @@ struct fo_predict_base {
 const char *fo_predict_prepare(const struct fo_predict_job *job, struct fo_predict_base *b);
 /* One division. Never fails; out->wrong says what does not come out. Safe from several threads. */
 void fo_predict_point(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_step *out);
+/* Takes the bytes that the program of the fullest device plans in place of the formulas', by part. The overhead stays
+ * what it was: what libraries hold on top is an estimate. */
+void fo_predict_planned(struct fo_predict_step *s, const double part[FO_PREDICT_MEMORIES]);
 /* Memory alone, in a fraction of the time. */
 void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			  struct fo_predict_step *out);
