@@ -222,12 +222,12 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 			    "%.3g device-hours (%.3g device-seconds) for a million tokens, on %.15g of %.15g devices; "
 			    "no price is used: every device costs the same",
 			    cost(x) / 3600, cost(x), p->ask.devices, c->devices);
-	fo_doc_line(d, "MFU", "%.1f %% mfu_causal, %.1f %% mfu, of %s/s (%s)", 100 * s->mfu_causal, 100 * s->mfu,
+	fo_doc_line(d, "MFU", "%.1f %%%s mfu_causal, %.1f %%%s mfu, of %s/s (%s)", 100 * s->mfu_causal,
+		    fo_cli_mark(p->named_sure.size), 100 * s->mfu, fo_cli_mark(p->named_sure.size),
 		    fo_doc_si(d, p->job.job.machine.peak[named_type(p)], "FLOP"), type);
 	fo_doc_line(d, "memory", "%s (%s) of %s a device", fo_doc_num(d, s->bytes, FO_DRAW_BYTES),
 		    fo_cli_range(d, p->named_sure.bytes, FO_DRAW_BYTES), fo_doc_num(d, usable, FO_DRAW_BYTES));
-	if (p->named_sure.flag)
-		fo_doc_verdict(d, FO_DOC_BAD, "doubt", "%s", p->named_sure.flag);
+	fo_cli_say_doubts(d, NULL, p->named_sure.flag, p->named_sure.size);
 	if (c->nodes > 1 && c->net_assumed && !fo_range_known(p->asked->given.net_gb_s))
 		fo_doc_line(d, "network",
 			    "nobody stated it: %.3g GB/s a device, the usual adapter; --measured-bandwidth says what "
@@ -471,6 +471,7 @@ void fo_cli_planned_file(const struct fo_cli_planned *p, struct fo_plan_file_poi
 		.search_seconds = p->plan.seconds,
 		.ties = p->plan.ties,
 		.doubt = p->named_sure.flag,
+		.size = p->named_sure.size,
 		.bests = 1,
 		.point = point,
 	};

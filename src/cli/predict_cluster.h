@@ -128,6 +128,11 @@ void fo_cli_timeline_lanes(struct fo_doc *d, const char *model, const struct fo_
 /* The picture of the timeline, on pages alone; and its files (either may be NULL). */
 void fo_cli_predicted_lanes(struct fo_doc *d, const struct fo_cli_predicted *p);
 FO_CHECKED fo_status fo_cli_predicted_write(const struct fo_cli_predicted *p, const char *svg, const char *trace);
+/* Why to distrust figures, each on a line: a flag, and the size of the cluster (NULL and "": nothing). of: whose they
+ * are, where several are shown, or NULL. */
+void fo_cli_say_doubts(struct fo_doc *d, const char *of, const char *flag, const char *size);
+/* What stands behind a figure of a cluster whose size is in doubt. */
+static inline const char *fo_cli_mark(const char *size) { return size && *size ? " ?" : ""; }
 /* "61 to 66 GiB": an interval of bytes or seconds, for people. */
 const char *fo_cli_range(struct fo_doc *d, struct fo_range r, enum fo_draw_unit unit);
 /* The same as a record with its middle; NAN: null. */

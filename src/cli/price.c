@@ -1,6 +1,7 @@
 /* flatout price: what an MFU costs, and what a higher one is worth. */
 #include "cli/cost.h"
 #include "cli/goodput.h"
+#include "cli/predict_cluster.h"
 
 #include "plan/file.h"
 
@@ -342,8 +343,8 @@ static void document(struct fo_doc *d, const struct sum *s)
 							      fo_doc_si(d, s->in->tokens, " tokens"),
 							      text_of(d, s->step_days, duration))
 					      : "");
-	if (s->path && s->plan.doubt && *s->plan.doubt)
-		fo_doc_verdict(d, FO_DOC_BAD, "Doubt", "%s, as the plan says of itself", s->plan.doubt);
+	if (s->path)
+		fo_cli_say_doubts(d, "the plan", s->plan.doubt, s->plan.size);
 	say_lost_time(d, s);
 	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrl", "figure", "value", "counts");
 	for (size_t i = 0; i < sizeof line / sizeof *line; i++) {
@@ -388,6 +389,7 @@ static void write_json(const struct sum *s, struct fo_json *j)
 	}
 	range_json(j, "mfu", s->given.mfu);
 	fo_json_text(j, "doubt", s->plan.doubt && *s->plan.doubt ? s->plan.doubt : NULL);
+	fo_json_text(j, "size_doubt", s->plan.size && *s->plan.size ? s->plan.size : NULL);
 	range_json(j, "mfu_after", s->given.to);
 	range_json(j, "rent_usd_per_hour", s->given.rent);
 	fo_json_text(j, "rent_from", fo_range_known(s->given.rent) ? s->rent_from : NULL);

@@ -322,6 +322,10 @@ static void from_plan(struct fo_health *h, const struct fo_health_plan *given)
 			   fo_health_num(h, b->seconds_high, FO_DRAW_SECONDS),
 			   fo_range_known(gain) ? fo_health_text(h, "; worth %s", gain_text(h, gain))
 						: fo_health_text(h, "; its gain is not known: %s", why));
+	if (p->doubt && *p->doubt)
+		say_source(h, c, "plan: %s: doubt: %s", given->path, p->doubt);
+	if (p->size && *p->size)
+		say_source(h, c, "plan: %s: doubt: %s", given->path, p->size);
 	c->no_gain = fo_range_known(gain) ? NULL : why;
 	c->setting_rank = BY_AUDIT;
 	c->setting = "how the devices are divided";

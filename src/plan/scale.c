@@ -66,6 +66,7 @@ static void take_interval(const struct fo_scale_asked *a, struct fo_scale_point 
 	fo_predict_certainty_of(&here->base, &p->plan.layout, s, &sure);
 	p->seconds = sure.seconds;
 	p->doubt = sure.flag;
+	p->size = a->net_measured ? NULL : sure.size;
 	if (p->nodes > 1 && a->net.low < 1 && !a->net_measured) {
 		take_size(a, p, a->net.low, &slow);
 		fo_predict_point(&slow.base, &p->plan.layout, &step);
@@ -97,7 +98,6 @@ static fo_status search(const struct fo_scale_asked *a, struct fo_scale_point *p
 	g.devices = p->devices;
 	fo_goodput_of(&g, &p->goodput);
 	p->plan = plan->point[plan->named];
-	p->known = p->nodes <= 1 || a->net_measured || p->devices <= FO_SCALE_PUBLISHED_DEVICES;
 	take_interval(a, p, &here);
 	return FO_OK;
 }
