@@ -427,8 +427,8 @@ static fo_status plan_side(const struct fo_cli_call *call, const char *cluster, 
 	if (st == FO_OK)
 		st = fo_plan_search(&p->plan, &p->ask);
 	if (st == FO_ENOMEM)
-		st = fo_hint(fo_fail(FO_ENOMEM, "%s fits on '%s' in none of %lld divisions", a.job.model.name, cluster,
-				     (long long)p->plan.legal),
+		st = fo_hint(fo_fail(FO_ENOMEM, "%s fits on '%s' in none of %lld division%s", a.job.model.name, cluster,
+				     (long long)p->plan.legal, fo_plural(p->plan.legal)),
 			     "'flatout plan' says how many devices hold it");
 	if (st == FO_OK) {
 		fo_predict_certainty_of(&p->ask.base, &p->plan.point[p->plan.named].layout,
@@ -460,7 +460,7 @@ static fo_status run(const struct fo_cli_call *call)
 	for (const char *p = list; *p; p++)
 		n += *p == ',';
 	if (n < 2 || n > FO_CLI_SIDES)
-		st = fo_hint(fo_fail(FO_EARG, "--clusters names %d cluster%s, expected two to %d", n, n == 1 ? "" : "s",
+		st = fo_hint(fo_fail(FO_EARG, "--clusters names %d cluster%s, expected two to %d", n, fo_plural(n),
 				     FO_CLI_SIDES),
 			     "--clusters=16xHGX-H100,16xHGX-B200");
 	for (int i = 0; i < n && st == FO_OK; i++)

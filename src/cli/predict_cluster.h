@@ -19,6 +19,8 @@ struct fo_cli_job {
 	const char *bandwidth;
 	double watts;
 };
+/* The words of --recompute, in the order of enum fo_plan_again. */
+#define FO_CLI_AGAIN "none|selective|quarter|half|three-quarters|full"
 enum { FO_CLI_MEGATRON = 1 }; /* fo_cli_job.framework */
 
 #define FO_CLI_TYPES "bf16|fp16|fp32|tf32|fp8|mxfp8|fp4" /* the values of fo_cli_job.precision */
@@ -58,8 +60,10 @@ enum { FO_CLI_MEGATRON = 1 }; /* fo_cli_job.framework */
 		FO_OPT_INT(S, job.shard, group ".shard", "N", NULL, 1, 1e6, "", "ranks that shard one replica"),       \
 		FO_OPT_INT(S, job.zero, group ".zero", "N", "-1", -1, 3, "",                                           \
 			   "what data-parallel ranks shard: 0 nothing, 1 optimizer, 2 gradients, 3 weights (FSDP)"),   \
-		FO_OPT_ENUM(S, job.recompute, group ".recompute", NULL, "activations that backward computes again",    \
-			    "none|selective|full"),                                                                    \
+		FO_OPT_ENUM(S, job.recompute, group ".recompute", NULL,                                                \
+			    "activations that backward computes again; quarter, half, three-quarters: of the layers, " \
+			    "whole ones",                                                                              \
+			    FO_CLI_AGAIN),                                                                             \
 		FO_OPT_INT(S, job.recompute_layers, group ".recompute-layers", "N", NULL, 1, 1e6, "layers",            \
 			   "layers that compute again; not given: all"),                                               \
 		row,                                                                                                   \

@@ -226,9 +226,9 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 	fo_doc_line(d, "predict", "%s on %s, as %s trains", model_name(p), cluster_text(d, &p->asked->cluster),
 		    fo_predict_style[j->job.style].title);
 	fo_doc_line(d, "division", "%s", division_text(d, p));
-	fo_doc_line(d, "work", "%.15g sequences of %.15g tokens a step, %.15g micro-batch%s of %.15g, %s",
-		    s->global_batch, s->seq, p->step.micro_batches, p->step.micro_batches == 1 ? "" : "es",
-		    s->micro_batch, type);
+	fo_doc_line(d, "work", "%.15g sequence%s of %.15g tokens a step, %.15g micro-batch%s of %.15g, %s",
+		    s->global_batch, fo_plural(s->global_batch), s->seq, p->step.micro_batches,
+		    fo_word(p->step.micro_batches, "", "es"), s->micro_batch, type);
 	fo_doc_verdict(d, FO_DOC_PLAIN, "step", "%s (%s), %s a device, %s",
 		       fo_doc_num(d, p->step.seconds, FO_DRAW_SECONDS),
 		       fo_cli_range(d, p->sure.seconds, FO_DRAW_SECONDS), fo_doc_si(d, p->step.tokens_s, "tok/s"),

@@ -298,7 +298,8 @@ static void say_verdict(struct fo_doc *d, const struct sum *s)
 {
 	const struct fo_price *p = &s->price;
 	const char *lost = text_of(d, p->lost, number), *saved = text_of(d, p->saved, money);
-	fo_doc_verdict(d, FO_DOC_PLAIN, "Lost", "%s of %.0f devices' worth of the peak", lost, s->given.devices);
+	fo_doc_verdict(d, FO_DOC_PLAIN, "Lost", "%s of %.0f device%s worth of the peak", lost, s->given.devices,
+		       fo_word(s->given.devices, "'s", "s'"));
 	if (!fo_range_known(s->given.to))
 		return;
 	if (p->saved_share.high < 0)
@@ -334,7 +335,8 @@ static void say_lost_time(struct fo_doc *d, const struct sum *s)
 
 static void document(struct fo_doc *d, const struct sum *s)
 {
-	fo_doc_title(d, "What %.0f devices at %s MFU cost", s->given.devices, text_of(d, s->given.mfu, percent));
+	fo_doc_title(d, "What %.0f device%s at %s MFU cost%s", s->given.devices, fo_plural(s->given.devices),
+		     text_of(d, s->given.mfu, percent), fo_word(s->given.devices, "s", ""));
 	say_verdict(d, s);
 	if (s->path)
 		fo_doc_line(d, "plan", "%s: %s on %.0f x %s, mfu_causal as predicted%s", s->path, s->plan.model,

@@ -161,11 +161,11 @@ static void say_sizes(struct fo_doc *d, const struct fo_cli_scaled *s, const str
 		return;
 	if (x->weak)
 		fo_doc_heading(d, "Weak scaling: %.3g sequence%s a device in each step, as %.15g on %.15g",
-			       a->global_batch / a->devices, fo_doc_plural(a->global_batch > a->devices ? 2 : 1),
+			       a->global_batch / a->devices, fo_plural(a->global_batch > a->devices ? 2 : 1),
 			       a->global_batch, a->devices);
 	else
 		fo_doc_heading(d, "Strong scaling: %.15g sequence%s in each step", a->global_batch,
-			       fo_doc_plural(a->global_batch > 1 ? 2 : 1));
+			       fo_plural(a->global_batch > 1 ? 2 : 1));
 	fo_doc_table(d, FO_DRAW_FULL, NULL, "rRlrrRRRrrr", "devices", "sequences", "best division", "MFU%", "80 %",
 		     "speed", "over the first", "saved every", "good%", "$/Gtok", "kWh/Gtok");
 	for (int i = 0; i < x->points; i++)
@@ -330,7 +330,7 @@ static void json_plan(struct fo_json *j, const struct fo_plan_point *x)
 		       FO_INT("schedule", l->schedule), FO_REAL("zero", l->zero),
 		       FO_REAL("shard", l->shard > 0 ? l->shard : x->step.dp * l->cp),
 		       FO_BOOL("sequence_parallel", l->sp), FO_REAL("micro_batch", l->micro_batch),
-		       FO_REAL("micro_batches", l->micro_batches), FO_TEXT("recompute", fo_plan_again_name[x->again]),
+		       FO_REAL("micro_batches", l->micro_batches), FO_TEXT("recompute", fo_plan_again_id[x->again]),
 		       FO_REAL("memory_bytes", x->step.bytes));
 }
 

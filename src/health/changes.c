@@ -275,8 +275,8 @@ static const char *plan_apart(struct fo_health *h, const struct fo_plan_file *p)
 	if (h->device && strcmp(h->device->name, p->device))
 		return fo_health_text(h, "it is of %s, this job of %s", p->device, h->device->name);
 	if (!isnan(h->devices) && h->devices != p->devices)
-		return fo_health_text(h, "it is of %.0f device%s, this job of %.0f", p->devices,
-				      fo_doc_plural((int64_t)p->devices), h->devices);
+		return fo_health_text(h, "it is of %.0f device%s, this job of %.0f", p->devices, fo_plural(p->devices),
+				      h->devices);
 	if (a && a->has_model && !plan_model_is(p, &a->model))
 		return fo_health_text(h, "it is of %s, the log of %s", fo_plan_file_model(p, &h->arena), a->model.name);
 	return NULL;

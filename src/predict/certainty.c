@@ -115,14 +115,14 @@ static double most_credible(const struct fo_predict_machine *d, enum fo_predict_
 
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
+#define PUBLISHED TEXT(FO_PREDICT_PUBLISHED_DEVICES)
 const char *fo_predict_size_doubt(const struct fo_predict_machine *m, double devices)
 {
 	if (devices <= m->per_node || devices <= FO_PREDICT_PUBLISHED_DEVICES || m->net_share > 0)
 		return NULL;
-	return "no published run behind the prediction has more than " TEXT(
-		FO_PREDICT_PUBLISHED_DEVICES) " devices, and what the network of a larger cluster carries is a guess: "
-					      "the figures hold if collectives reach there what they reach on "
-					      "smaller ones (--measured-bandwidth says what they do)";
+	return "no published run behind the prediction has more than " PUBLISHED
+	       " devices, and what the network of a larger cluster carries is a guess: the figures hold if "
+	       "collectives reach there what they reach on smaller ones, which a measured bandwidth tells";
 }
 
 const char fo_predict_too_large[] = "more memory than the device has";

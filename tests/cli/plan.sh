@@ -226,6 +226,15 @@ run 0 plan $eight --json=few
 holds 'd["size_doubt"] is None' few
 run 0 predict --model llama-3.1-8b --framework torchtitan --cluster 512xHGX-H100 --seq 8192 --global-batch 4096
 flat "% ? ("
+# What a plan says of recomputation can be given back, also to predict: a part of the layers.
+again="--model llama-3.1-405b --cluster 16xHGX-H100 --seq 8192 --global-batch 128"
+for word in quarter half three-quarters; do
+	run 0 plan $again --recompute $word --json=again
+	holds "all(p['recompute'] == '$word' for p in d['points'] + d['best'])" again
+done
+run 0 predict --model llama-3.1-8b --framework flatout --cluster 1xHGX-H100 --seq 8192 --global-batch 8 --recompute half --json=half
+holds 'abs(d["layout"]["recompute"] - 0.5) < 1e-9' half
+refused 2 "leave one of them out" --model llama-3.1-8b --torchtitan "$titan" --cluster 2xHGX-B200 --recompute half --recompute-layers 3
 # What does not fit is said as predict says it, with its status.
 large="--model llama-3.1-405b --cluster 1xHGX-H100 --seq 8192 --global-batch 128"
 run 1 plan $large
