@@ -134,8 +134,7 @@ static fo_status ask(const struct fo_cli_job *in, const char *fix, const struct 
 	/* A planned torchtitan job is compiled, its loss too: that costs nothing but a setting. */
 	static const enum fo_job_setting compiled[] = { FO_JOB_COMPILE, FO_JOB_COMPILE_LOSS };
 	for (size_t i = 0; i < sizeof compiled / sizeof *compiled; i++)
-		if (a->job.form && !strncmp(a->job.form->id, "torchtitan", 10) &&
-		    !fo_job_stated(&a->job, compiled[i]))
+		if (a->job.form && !strncmp(a->job.form->id, "torchtitan", 10) && !fo_job_stated(&a->job, compiled[i]))
 			fo_job_set(&a->job, compiled[i], 1);
 	FO_TRY(fo_job_ask_base(&a->job, &a->cluster, &a->given, &p->job));
 	if (!(batch >= 1))
@@ -288,14 +287,16 @@ const struct fo_command fo_cmd_plan = {
 	.name = "plan",
 	.group = "plan",
 	.usage = "flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] "
-		 "[--precision P,...] [--state F,...] [--fix tp=8,...] [--objective time|mfu|cost] [--html FILE] [--json]\n"
+		 "[--precision P,...] [--state F,...] [--fix tp=8,...] [--objective time|mfu|cost] "
+		 "[--html FILE] [--json]\n"
 		 "flatout plan CONFIG... --cluster C [...]",
 	.summary = "the best division of a job over a cluster, and why",
 	.text = "Looks at every legal division of the devices into pipeline stages with schedule and chunks, data "
 		"parallelism with its ZeRO stage and shards, context, tensor and expert parallelism, with "
 		"recomputation and micro-batch; where several are named, number types (--precision=bf16,fp8) and "
-		"formats of the optimizer's states (--state=fp32,bf16), which change what is computed. Shows the best, which of them tie, why others lose, what limits the "
-		"best, and its settings for run.yaml, torchtitan, Megatron-LM and DeepSpeed.\n\n"
+		"formats of the optimizer's states (--state=fp32,bf16), which change what is computed. Shows the "
+		"best, which of them tie, why others lose, what limits the best, and its settings for run.yaml, "
+		"torchtitan, Megatron-LM and DeepSpeed.\n\n"
 		"  flatout plan --model llama-3.1-405b --cluster 128xHGX-H100 --seq 8192 \\\n"
 		"      --global-tokens 16M --framework megatron\n"
 		"  flatout plan --model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 \\\n"

@@ -25,9 +25,9 @@ static const char *const format_short[FO_PREDICT_FORMATS] = {
 	[FO_PREDICT_FORMAT_FP32] = " m32", [FO_PREDICT_FORMAT_SPLIT] = " split",  [FO_PREDICT_FORMAT_BF16] = " m16",
 	[FO_PREDICT_FORMAT_8BIT] = " m8",  [FO_PREDICT_FORMAT_ALL_BF16] = " w16",
 };
-static const struct division_words in_full = { " (no sp)", " async", " x ",    " chunks", " in a node",
-					       " ZB-H1",   " ZB-H2", " ZeRO ", " over ",  " keeping weights",
-					       false },
+static const struct division_words in_full = { " (no sp)",   " async",           " x ",    " chunks",
+					       " in a node", " ZB-H1",           " ZB-H2", " ZeRO ",
+					       " over ",     " keeping weights", false },
 				   in_short = { "-", "a", "x", "", "n", " zb1", " zb2", " Z", "/", "k", true };
 
 /* The number type and the format of states of a division, where several are searched, else "". */
@@ -524,7 +524,7 @@ static const char *more_with(const struct fo_cli_planned *p, int i)
 
 static void json_more(struct fo_json *j, const struct fo_cli_planned *p)
 {
-	static const char *const name[FO_PLAN_MORES] = { "memory", "network", "node_links", "batch",
+	static const char *const name[FO_PLAN_MORES] = { "memory",  "network",   "node_links", "batch",
 							 "devices", "precision", "state" };
 	fo_json_object(j, "twice");
 	for (int i = 0; i < FO_PLAN_MORE_DEVICES; i++)

@@ -246,9 +246,9 @@ static void habits(struct asking *k)
 		else
 			p->state_bytes = 2 + 2 * of_moment;
 	} else if (fo_job_stated(job, FO_JOB_MOMENTS)) {
-		static const enum fo_predict_format of[] = { [1] = FO_PREDICT_FORMAT_8BIT,
-							     [2] = FO_PREDICT_FORMAT_BF16,
-							     [4] = FO_PREDICT_FORMAT_FP32 };
+		static const enum fo_predict_format of[] = {
+			[1] = FO_PREDICT_FORMAT_8BIT, [2] = FO_PREDICT_FORMAT_BF16, [4] = FO_PREDICT_FORMAT_FP32
+		};
 		p->format = of[(int)of_moment];
 	}
 }

@@ -31,8 +31,8 @@ struct fo_plan_framework {
 	uint32_t types;    /* bit: enum fo_predict_type that its settings can state; FO_PLAN_HALF: fp16 */
 	uint32_t formats;  /* bit: enum fo_predict_format, the same */
 	bool formats_shared; /* moments of less than fp32 are kept beside ZeRO 1 and above alone */
-	bool executes;     /* it is Flatout, whose executor says itself which meshes it runs */
-	const char *origin; /* where that is stated */
+	bool executes;       /* it is Flatout, whose executor says itself which meshes it runs */
+	const char *origin;  /* where that is stated */
 };
 extern const struct fo_plan_framework fo_plan_framework[];
 extern const int fo_plan_frameworks;
@@ -94,7 +94,7 @@ struct fo_plan {
 	 * the one to take. */
 	struct fo_plan_point point[FO_PLAN_SHOWN];
 	int points;
-	int named; /* the simplest of all divisions that tie with point[0]: what to take */
+	int named;    /* the simplest of all divisions that tie with point[0]: what to take */
 	int64_t ties; /* of all divisions, those that tie with point[0], itself among them */
 	int64_t legal, timed,
 		too_large;             /* divisions: that the framework can run, evaluated for time, that do not fit */

@@ -232,8 +232,7 @@ static const char *numbers_wrong(const struct fo_plan_asked *a, const struct fo_
 	if (f->formats_shared && l->zero < 1 && !fo_predict_format_row[format].exact)
 		return "it keeps moments of less than fp32 beside ZeRO 1 alone";
 	const enum fo_predict_type type = fo_predict_type_of(&a->base.job, l);
-	const bool whole = type == FO_PREDICT_FP32 || type == FO_PREDICT_TF32 ||
-			   (a->half && type == FO_PREDICT_BF16);
+	const bool whole = type == FO_PREDICT_FP32 || type == FO_PREDICT_TF32 || (a->half && type == FO_PREDICT_BF16);
 	if (whole && (format == FO_PREDICT_FORMAT_SPLIT || format == FO_PREDICT_FORMAT_ALL_BF16))
 		return "only bf16 weights have split masters or none";
 	return NULL;

@@ -214,8 +214,9 @@ static void megatron(const struct said *s)
 		fo_str_puts(s->out, "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather\n");
 	else if (s->ranks > 1)
 		fo_str_puts(s->out, "--overlap-grad-reduce\n");
-	static const char *const moments[FO_PREDICT_FORMATS] = { [FO_PREDICT_FORMAT_BF16] = "bf16",
-								 [FO_PREDICT_FORMAT_8BIT] = "fp8" };
+	static const char *const moments[FO_PREDICT_FORMATS] = {
+		[FO_PREDICT_FORMAT_BF16] = "bf16", [FO_PREDICT_FORMAT_8BIT] = "fp8"
+	};
 	if (moments[format_of(s)])
 		fo_str_printf(s->out, "--use-precision-aware-optimizer --exp-avg-dtype %s --exp-avg-sq-dtype %s\n",
 			      moments[format_of(s)], moments[format_of(s)]);

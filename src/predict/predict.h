@@ -42,7 +42,7 @@ enum fo_predict_format {
 	FO_PREDICT_FORMATS
 };
 struct fo_predict_format_row {
-	const char *name, *says;      /* "bf16", "moments in bf16" */
+	const char *name, *says; /* "bf16", "moments in bf16" */
 	/* Bytes of a kept weight (0: as the style does), of a master beside it, of one of two moments (0: as the style
 	 * does with masters, too). */
 	double weight, master, moment;
@@ -136,14 +136,14 @@ struct fo_predict_job {
 	double habit;           /* a publisher's factor on speed; 0: unseen, 1 */
 	double year;            /* of the framework's release, 2026.3; 0: not known */
 	/* What a configuration states; 0: as the style does. */
-	int attention;          /* 1 + enum fo_predict_attention */
-	double logit_bytes;     /* moved for one logit: 8 for a fused loss */
-	double gradient_bytes;  /* of a gradient that is reduced */
-	double kept_gradient;   /* bytes of a gradient that is kept; -1: none are (the optimizer is in backward) */
-	double weight_bytes;    /* of a weight that is kept beside masters */
-	double state_bytes;     /* masters and moments of a weight, where no format has them */
+	int attention;         /* 1 + enum fo_predict_attention */
+	double logit_bytes;    /* moved for one logit: 8 for a fused loss */
+	double gradient_bytes; /* of a gradient that is reduced */
+	double kept_gradient;  /* bytes of a gradient that is kept; -1: none are (the optimizer is in backward) */
+	double weight_bytes;   /* of a weight that is kept beside masters */
+	double state_bytes;    /* masters and moments of a weight, where no format has them */
 	enum fo_predict_format format; /* of these */
-	double optimizer_bytes; /* moved for a weight's update: 80 where an optimizer is not fused */
+	double optimizer_bytes;        /* moved for a weight's update: 80 where an optimizer is not fused */
 };
 
 /* Zero bubble: ZB-H1, which takes 1F1B's memory, and ZB-H2, which holds about twice as many micro-batches. */
