@@ -68,6 +68,7 @@ static const struct fo_schema_field field[] = {
 	PLAN(ties, "ties", "", "divisions that tie with the fastest"),
 	PLAN(named, "named", "", "place of `best` in `points`"),
 	PLAN(doubt, "doubt", "", "why to distrust the figures of `best`", .flags = FO_NULLS),
+	PLAN(size, "size_doubt", "", "why figures of so large a cluster are not known", .flags = FO_NULLS),
 	FO_FIELD_LIST(struct fo_plan_file, best, bests, &point_schema, "best", "the division to take",
 		      .flags = FO_NEEDED, .elements = 1),
 	PLAN(fewer_devices, "fewer_devices", "", "a part of the devices that is faster than all of them; 0: none"),

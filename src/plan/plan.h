@@ -50,6 +50,7 @@ enum fo_plan_again {
 	FO_PLAN_AGAIN_FULL,
 	FO_PLAN_AGAINS
 };
+extern const char *const fo_plan_again_id[FO_PLAN_AGAINS]; /* as --recompute takes it, and JSON has it */
 extern const char *const fo_plan_again_name[FO_PLAN_AGAINS];
 extern const char *const fo_plan_again_short[FO_PLAN_AGAINS]; /* for a narrow table: "1/4" */
 

@@ -313,7 +313,13 @@ struct fo_predict_certainty {
 	int terms;
 	bool bounded;     /* the fast end is where all useful FLOP are done at the dense peak */
 	const char *flag; /* why to distrust it: above the best published MFU of its class, ...; NULL */
+	const char *size; /* fo_predict_size_doubt */
 };
+/* The largest cluster of data/published_runs.csv (tests/unit/test_scale.c compares). */
+#define FO_PREDICT_PUBLISHED_DEVICES 2048
+/* One sentence, for more devices than anyone published over a network that nobody measured: the figures of such a
+ * cluster are marked "?". NULL: they are known as well as others. */
+const char *fo_predict_size_doubt(const struct fo_predict_machine *m, double devices);
 extern const char fo_predict_too_large[]; /* a flag: the memory is above the device's */
 /* About fifty points. */
 void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
