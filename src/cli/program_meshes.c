@@ -75,7 +75,7 @@ static fo_status measure(const struct fo_model *m, struct fo_lowering low, struc
 }
 
 /* Operations of all meshes' programs that are planned: a few seconds. */
-enum { OPERATIONS = 4 * FO_PLANNED_OPERATIONS };
+enum { OPERATIONS = 2 * FO_PLANNED_OPERATIONS };
 
 static fo_status plan(struct table *t, const struct fo_model *m, const struct fo_lowering *low, struct row *row)
 {

@@ -304,7 +304,7 @@ static fo_status unroll_and_plan(const struct fo_program *p, struct fo_unrolled 
 	return FO_OK;
 }
 
-static const char too_long[] = "its programs have more operations than are planned in a second";
+static const char too_long[] = "its programs have more operations than are planned in some seconds";
 
 /* Plans the program of `few` micro-batches for n. *done: *out is it. */
 static fo_status plan_few(struct fo_program *p, int64_t n, int64_t most, struct fo_planned_job *job,
@@ -352,6 +352,7 @@ static fo_status plan_rank(const struct fo_model *m, struct fo_lowering run, int
 		run.micro_batches = few;
 		FO_TRY(fo_pass_build_unverified(&p, m, &run));
 		job->programs++;
+		job->operations += operations_of(&p);
 		job->micro_batches = fo_max(job->micro_batches, few);
 		const fo_status st = plan_few(&p, n, most, job, out, &done);
 		fo_program_fini(&p);
@@ -454,7 +455,7 @@ fo_status fo_pass_plan_job(const struct fo_model *m, const struct fo_lowering *r
 	const size_t n = (size_t)kinds * (size_t)fo_mesh_pp(&run->mesh);
 	*out = (struct fo_planned_job){ .stage = out->stage };
 	if (kinds == KINDS_MOST) {
-		out->why = "its ranks have too many sizes to be planned in a second";
+		out->why = "its ranks have too many sizes to be planned in some seconds";
 		return FO_OK;
 	}
 	struct tasks t = { .m = m, .of = fo_xmalloc(n * sizeof *t.of), .most = most ? most / (int64_t)n + 1 : 0 };

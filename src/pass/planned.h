@@ -29,15 +29,15 @@ struct fo_planned {
 };
 static inline int64_t fo_planned_bytes(const struct fo_planned *p) { return p->persistent + p->arena; }
 
-/* Operations, of all programs together, that are planned in about a second. */
-enum { FO_PLANNED_OPERATIONS = 1 << 20 };
+/* Operations, lowered and planned, that take some seconds: a processor of 2025 takes half a second for 2^18. */
+enum { FO_PLANNED_OPERATIONS = 1 << 22 };
 
 struct fo_planned_job {
 	struct fo_planned *stage; /* its fullest rank, by stage; the caller's: fo_mesh_pp of them. NULL: not wanted */
 	struct fo_planned fullest;
 	int32_t programs;      /* lowered */
 	int64_t micro_batches; /* of the largest program that was lowered */
-	int64_t operations;    /* planned, of all programs */
+	int64_t operations;    /* of all programs, lowered and planned */
 	const char *why; /* nothing is planned, one static sentence: it would take too long. NULL: it is planned */
 };
 /* run: a legal lowering of any rank for training. most: operations of all programs, 0: no limit.

@@ -324,13 +324,12 @@ static void test_planned(void **state)
 			}
 			assert_true(sum == fo_planned_bytes(a));
 			if (a->persistent + a->arena != b->persistent + b->arena || a->live != b->live)
-				fail_msg(
-					"%s: %lld micro-batches (%lld lowered), fp8 %d, offload %d: stage %d takes "
-					"%lld + %lld (%lld alive), lowered whole %lld + %lld (%lld alive)",
-					x.label, (long long)x.low.micro_batches, (long long)job.micro_batches,
-					(int)x.low.pass.fp8, (int)x.low.pass.offload, s, (long long)a->persistent,
-					(long long)a->arena, (long long)a->live, (long long)b->persistent,
-					(long long)b->arena, (long long)b->live);
+				fail_msg("%s: %lld micro-batches (%lld lowered), fp8 %d, offload %d: stage %d takes "
+					 "%lld + %lld (%lld alive), lowered whole %lld + %lld (%lld alive)",
+					 x.label, (long long)x.low.micro_batches, (long long)job.micro_batches,
+					 (int)x.low.pass.fp8, (int)x.low.pass.offload, s, (long long)a->persistent,
+					 (long long)a->arena, (long long)a->live, (long long)b->persistent,
+					 (long long)b->arena, (long long)b->live);
 		}
 		few += job.micro_batches < x.low.micro_batches;
 		staged += x.low.mesh.pp > 1 && job.micro_batches < x.low.micro_batches;
