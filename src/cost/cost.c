@@ -151,7 +151,7 @@ fo_status fo_rates_init(struct fo_rates *r, const struct fo_limits *l, int threa
 	if (mean_rate(r, "matmul", NULL) > 0 && r->copy_byte_s > 0)
 		return FO_OK;
 	fo_status st = fo_fail(FO_EUNSUPPORTED, "the machine profile has no times of matmuls and memory with %d %s",
-			       threads, threads == 1 ? "thread" : "threads");
+			       threads, fo_word(threads, "thread", "threads"));
 	int most = fo_rates_threads(l);
 	return most && most != threads
 		       ? fo_hint(st,

@@ -200,7 +200,7 @@ fo_status fo_cli_calibrate_processes(const char *path, const struct fo_cli_calib
 	const double seconds = c->seconds > 0 ? c->seconds : LINKS_S;
 	if (first)
 		fprintf(stderr, "measuring calls between %d processes on %d host%s: about %.0f s\n",
-			fo_comm_ranks(world), where.nodes, where.nodes == 1 ? "" : "s", seconds);
+			fo_comm_ranks(world), where.nodes, fo_plural(where.nodes), seconds);
 	fo_state_watch_start(&s.watch, "");
 	fo_status st = first ? fo_comm_measure_world(world, where.nodes == 1, seconds, &m, progress, &s)
 			     : fo_comm_measure_world(world, where.nodes == 1, seconds, NULL, NULL, &s);
