@@ -101,16 +101,19 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .shards_part = true,
 	  .tp = true,
 	  .cp = true,
-	  .no_pp = "Flatout's pipelines run on processors alone so far",
+	  .pp = true,
+	  .schedules = EVERY_SCHEDULE,
 	  .keeps_weights = true,
 	  .tp_overlap = true,
-	  .chunks = 1,
+	  .chunks = CHUNKS,
 	  .again = LAYERS_AGAIN,
 	  .types = BIT(FO_PREDICT_BF16) | BIT(FO_PREDICT_FP8) | BIT(FO_PREDICT_FP32),
 	  .formats = FORMAT_PLAIN | BIT(FO_PREDICT_FORMAT_SPLIT) | BIT(FO_PREDICT_FORMAT_BF16) |
 		     BIT(FO_PREDICT_FORMAT_ALL_BF16),
+	  /* pass.recompute-layers are the first of the model, not of each stage. */
+	  .again_piped = BIT(FO_PLAN_AGAIN_NONE) | BIT(FO_PLAN_AGAIN_FULL),
 	  .executes = true,
-	  .origin = "src/program/run.c: mesh.*, pass.zero, pass.zero-reshard, pass.tp-async, "
+	  .origin = "src/program/run.c: mesh.*, pass.pp, pass.zero, pass.zero-reshard, pass.tp-async, "
 		    "pass.recompute-layers" },
 };
 const int fo_plan_frameworks = sizeof fo_plan_framework / sizeof *fo_plan_framework;
@@ -158,7 +161,7 @@ static const char *axis_missing(const struct fo_plan_framework *f, const struct 
 	if (l->cp > 1 && !f->cp)
 		return "plan knows no context parallelism of this framework";
 	if (l->pp > 1 && !f->pp)
-		return f->no_pp ? f->no_pp : "plan knows no pipeline of this framework";
+		return "plan knows no pipeline of this framework";
 	if (l->ep > 1 && !f->ep)
 		return "plan knows no expert parallelism of this framework";
 	return NULL;
@@ -235,10 +238,25 @@ static const char *numbers_wrong(const struct fo_plan_asked *a, const struct fo_
 	return NULL;
 }
 
+enum fo_pp_kind fo_plan_pp_kind(const struct fo_predict_layout *l)
+{
+	static const enum fo_pp_kind kind[FO_PREDICT_SCHEDULES] = { [FO_PREDICT_1F1B] = FO_PP_1F1B,
+								    [FO_PREDICT_INTERLEAVED] = FO_PP_INTERLEAVED,
+								    [FO_PREDICT_ZERO_BUBBLE] = FO_PP_ZB_H1,
+								    [FO_PREDICT_GPIPE] = FO_PP_GPIPE,
+								    [FO_PREDICT_ZB_H2] = FO_PP_ZB_H2 };
+	return kind[l->schedule];
+}
+
+uint32_t fo_plan_agains_of(const struct fo_plan_framework *f, double pp)
+{
+	return pp > 1 && f->again_piped ? f->again_piped : f->again;
+}
+
 /* Flatout's own check of a mesh. */
 static const char *executor_refuses(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
-	double dp = l->devices / (l->tp * l->cp), shared = l->shard > 0 ? l->shard / l->cp : dp;
+	double dp = l->devices / (l->tp * l->cp * l->pp), shared = l->shard > 0 ? l->shard / l->cp : dp;
 	struct fo_lowering run = { .seq = (int64_t)a->base.job.seq,
 				   .rows = (int64_t)l->micro_batch,
 				   .micro_batches = (int64_t)l->micro_batches,
@@ -249,7 +267,11 @@ static const char *executor_refuses(const struct fo_plan_asked *a, const struct 
 				     .shard = (int32_t)shared,
 				     .cp = (int32_t)l->cp,
 				     .tp = (int32_t)l->tp,
-				     .pp = 1 };
+				     .pp = (int32_t)l->pp };
+	if (l->pp > 1) {
+		run.pass.pp = 1 + (int64_t)fo_plan_pp_kind(l);
+		run.pass.pp_chunks = l->chunks > 1 ? (int64_t)l->chunks : 0;
+	}
 	run.pass.merge_qkv = run.pass.merge_gate_up = 1;
 	run.pass.cp = l->cp > 1 ? FO_CP_RING : 0;
 	if (l->tp > 1)
@@ -389,7 +411,7 @@ static void walk_again(struct walk *w)
 {
 	const struct fo_plan_fixed *f = &w->a->fixed;
 	for (int i = 0; i < FO_PLAN_AGAINS && w->on; i++)
-		if (w->a->framework->again & BIT(i) && (f->again < 0 || f->again == i))
+		if (fo_plan_agains_of(w->a->framework, w->l.pp) & BIT(i) && (f->again < 0 || f->again == i))
 			put(w, i);
 }
 
@@ -777,9 +799,9 @@ static fo_status refuse(const struct fo_plan_asked *a)
 			       a->framework->title, a->framework->chunks);
 	if (f->zero >= 0 && !(a->framework->zero & BIT(f->zero)))
 		return fo_fail(FO_EARG, "%s has no ZeRO %d", a->framework->title, f->zero);
-	if (f->again >= 0 && !(a->framework->again & BIT(f->again)))
-		return fo_fail(FO_EARG, "%s has no recomputation of the kind '%s' that plan knows", a->framework->title,
-			       fo_plan_again_name[f->again]);
+	if (f->again >= 0 && !(fo_plan_agains_of(a->framework, f->pp) & BIT(f->again)))
+		return fo_fail(FO_EARG, "%s has no recomputation of the kind '%s'%s that plan knows",
+			       a->framework->title, fo_plan_again_name[f->again], f->pp > 1 ? " with a pipeline" : "");
 	if (f->schedule >= 0 && f->pp != 1 && !(a->framework->schedules & BIT(f->schedule)))
 		return fo_fail(FO_EARG, "plan knows no schedule of %s of the kind that is fixed", a->framework->title);
 	return refuse_batch(a);

@@ -137,9 +137,6 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 	return FO_OK;
 }
 
-/* The earlier of two times; 0: not known. */
-static int64_t earlier(int64_t a, int64_t b) { return a && b ? fo_min(a, b) : a + b; }
-
 /* ---- one by one ----
  *
  * A rank that runs its instances in issue order, on the calling thread, must not wait for a send or a receive where
@@ -181,7 +178,7 @@ static fo_status move_pairs(struct fo_exec *e, bool *moved, int64_t *until_ns)
 		ln->on_its_way = true;
 		FO_TRY(fo_exec_transfer_test(e, id, &ln->transfer, &done));
 		*moved |= done || ln->transfer.moved;
-		*until_ns = earlier(*until_ns, ln->transfer.until_ns);
+		*until_ns = fo_exec_earlier(*until_ns, ln->transfer.until_ns);
 		ln->over += done;
 		ln->on_its_way = !done;
 	}
@@ -226,7 +223,7 @@ static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 			continue;
 		}
 		fo_comm_idle(e->o.links->world, true);
-		fo_comm_rest(since, earlier(until_ns, ln->transfer.until_ns));
+		fo_comm_rest(since, fo_exec_earlier(until_ns, ln->transfer.until_ns));
 	}
 }
 
@@ -242,6 +239,14 @@ static fo_status list_pair(struct fo_exec *e, struct lane *ln, int id)
 	return move_pairs(e, &moved, &until_ns);
 }
 
+static fo_status settle(struct fo_exec *e, int id)
+{
+	fo_status st = e->o.links ? wait_for_pairs(e, id) : FO_OK;
+	if (st != FO_OK)
+		fo_comm_abort(e->o.links->world);
+	return st;
+}
+
 /* Runs an instance with the threads and the workspace of its own lane, which its kernel was prepared for. */
 static fo_status run(struct fo_exec *e, int id)
 {
@@ -250,7 +255,7 @@ static fo_status run(struct fo_exec *e, int id)
 	if (is_pair(o)) {
 		st = list_pair(e, &e->cpu->lane[o->lane], id);
 	} else if (e->o.links) {
-		st = wait_for_pairs(e, id);
+		st = settle(e, id);
 		if (st == FO_OK && fo_exec_is_comm(o))
 			st = transfer(e, &e->cpu->lane[o->lane], id);
 	}
@@ -484,7 +489,7 @@ static void run_linked(struct fo_exec *e, int32_t step)
 			}
 			left += ln->next < ln->n;
 			under_way += ln->on_its_way;
-			until = ln->on_its_way ? earlier(until, ln->transfer.until_ns) : until;
+			until = ln->on_its_way ? fo_exec_earlier(until, ln->transfer.until_ns) : until;
 		}
 		if (!left)
 			return;
@@ -783,6 +788,7 @@ const struct fo_exec_engine fo_exec_engine_cpu = {
 	.arena_free = arena_free,
 	.host_free = arena_free,
 	.step = step_all,
+	.settle = settle,
 	.run = run,
 	.find = find,
 	.memory = memory,

@@ -235,8 +235,12 @@ refused 2 "leave one of them out" $eight --chunks 2 --schedule 1f1b
 refused 2 "leave one of them out" $eight --chunks 2 --pp 1
 run 2 plan $eight --framework megatron --schedule zero-bubble
 grep -q "no schedule of Megatron-LM of the kind that is fixed" err || wrong "$(cat err)"
-run 2 plan $eight --framework flatout --pp 2
-grep -q "Flatout's pipelines run on processors alone so far" err || wrong "$(cat err)"
+# A pipeline's run file is one that the executor takes.
+run 0 plan --model llama-3.1-8b --cluster 6xH100-SXM5-80GB --seq 8192 --global-batch 96 --framework flatout --pp 3 --json=stages
+python3 -c 'import json; open("stages.yaml", "w").write(json.load(open("stages"))["settings"]["flatout"])'
+grep -q "^  pp: 3$" stages.yaml || wrong "no three stages: $(cat stages.yaml)"
+grep -q "^  pp-layers: 11,11,10$" stages.yaml || wrong "not the layers that were planned: $(cat stages.yaml)"
+run 0 config stages.yaml
 refused 2 "1F1B takes as long" $eight --schedule gpipe
 
 # Ranks of a machine that was measured: the time that is planned is the one that is predicted, what a flag says is kept.

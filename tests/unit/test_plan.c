@@ -64,10 +64,13 @@ static double seconds_of(const struct fo_plan_asked *a, const struct fo_predict_
 
 static const double recompute[] = { 0, .5, .25, .5, .75, 1 }, kept[] = { 0, .42, 0, 0, 0, 0 };
 
-/* Megatron-LM recomputes whole layers of each chunk: rounded, and neither none nor all. */
+/* Megatron-LM recomputes whole layers of each chunk: rounded, and neither none nor all. Flatout's stages recompute all
+ * or nothing. */
 static double share_of(const struct fo_plan_asked *a, const struct fo_predict_layout *l, int again)
 {
 	double share = recompute[again], of = ceil(a->base.job.model.layers / (l->pp * l->chunks));
+	if (!strcmp(a->framework->id, "flatout") && l->pp > 1 && share > 0 && share < 1)
+		return NAN;
 	if (strcmp(a->framework->id, "megatron") || share == 0 || share == 1)
 		return share;
 	double n = round(share * of);
