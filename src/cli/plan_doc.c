@@ -74,7 +74,19 @@ static const char *division(struct fo_doc *d, const struct fo_cli_planned *p, co
 	return fo_doc_printf(d, "%s%s", t, numbers(d, p, l, w->narrow));
 }
 
-static const char *again_text(const struct fo_plan_point *x) { return fo_plan_again_name[x->again]; }
+static const char *again_text(const struct fo_cli_planned *p, const struct fo_plan_point *x)
+{
+	const double n = x->layout.again_stages;
+	if (n == 1)
+		return "the first stage";
+	return n > 0 ? fo_arena_printf(&p->asked->arena, "the first %.15g stages", n) : fo_plan_again_name[x->again];
+}
+
+static const char *again_short(struct fo_doc *d, const struct fo_plan_point *x)
+{
+	return x->layout.again_stages > 0 ? fo_doc_printf(d, "%.15g st", x->layout.again_stages)
+					  : fo_plan_again_short[x->again];
+}
 
 static double exposed(const struct fo_predict_step *s)
 {
@@ -172,7 +184,7 @@ static void say_fewer(struct fo_doc *d, const struct fo_cli_planned *p)
 		       part * (1 + FO_PLAN_TIE) < all ? "faster" : "as fast", fo_doc_count(d, (int64_t)p->fewer),
 		       fo_doc_count(d, (int64_t)p->ask.devices), fo_doc_num(d, part, FO_DRAW_SECONDS),
 		       fo_doc_num(d, all, FO_DRAW_SECONDS), division(d, p, x, &in_full), x->layout.micro_batch,
-		       again_text(x));
+		       again_text(p, x));
 }
 
 static enum fo_predict_type named_type(const struct fo_cli_planned *p)
@@ -207,7 +219,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 		    (long long)p->plan.legal, fo_doc_num(d, p->plan.seconds, FO_DRAW_SECONDS), (long long)p->plan.timed,
 		    (long long)p->plan.too_large);
 	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, micro-batch %.15g, recomputation: %s", division(d, p, x, &in_full),
-		       x->layout.micro_batch, again_text(x));
+		       x->layout.micro_batch, again_text(p, x));
 	say_fewer(d, p);
 	if (p->plan.ties > 1)
 		fo_doc_line(
@@ -254,20 +266,21 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 		double last = p->cost ? cost(x) : 100 * x->step.part[FO_PREDICT_BUBBLE] / x->step.seconds;
 		last = fabs(last) < 1e-6 ? 0 : last; /* a rounding error below zero */
 		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, division(d, p, x, &in_short)),
-			   fo_doc_printf(d, "%.15g", x->layout.micro_batch), fo_plan_again_short[x->again],
+			   fo_doc_printf(d, "%.15g", x->layout.micro_batch), again_short(d, x),
 			   fo_doc_num(d, x->step.seconds, FO_DRAW_SECONDS),
 			   fo_doc_printf(d, "%.1f", 100 * x->step.mfu_causal),
 			   fo_doc_printf(d, "%.0f", x->step.bytes / 0x1p30),
 			   fo_doc_printf(d, "%.1f", 100 * exposed(&x->step) / x->step.seconds),
 			   fo_doc_printf(d, p->cost ? "%.3g" : "%.1f", last));
 	}
-	fo_doc_para(d,
-		    "> is what to take, = ties with it. tp 4-: without sequence parallelism, 4a: async; pp 8x5: five "
-		    "chunks of a stage, 8n: all stages in a node, zb: zero bubble; Z1: ZeRO 1, Z3/8 over 8 ranks, Z3k: "
-		    "gathered weights stay until backward; mb: micro-batch; again: layers that are recomputed. MFU is "
-		    "mfu_causal%s; expo: communication that nothing hides; %s.",
-		    p->ask.types & (p->ask.types - 1) ? ", over the peak of a division's own number type" : "",
-		    p->cost ? "cost: device-seconds of a million tokens" : "bub: the pipeline's bubble");
+	fo_doc_para(
+		d,
+		"> is what to take, = ties with it. tp 4-: without sequence parallelism, 4a: async; pp 8x5: five "
+		"chunks of a stage, 8n: all stages in a node, zb: zero bubble; Z1: ZeRO 1, Z3/8 over 8 ranks, Z3k: "
+		"gathered weights stay until backward; mb: micro-batch; again: layers that are recomputed, 2 st: all of the first two stages. MFU is "
+		"mfu_causal%s; expo: communication that nothing hides; %s.",
+		p->ask.types & (p->ask.types - 1) ? ", over the peak of a division's own number type" : "",
+		p->cost ? "cost: device-seconds of a million tokens" : "bub: the pipeline's bubble");
 	if (p->ask.formats & ~(1u << FO_PREDICT_FORMAT_JOB))
 		fo_doc_para(d, "What the optimizer keeps: split: masters as the bf16 weight and a low half beside it, "
 			       "the same numbers; m16, m8: moments in bf16, in 8 bits; w16: bf16 weights without "
@@ -296,6 +309,8 @@ static const char *beside(const struct fo_predict_layout *was, const struct fo_p
 		return was->schedule != l->schedule ? "the pipeline's schedule" : "where the pipeline's stages are";
 	if (f == FO_PLAN_FIELD_STATES && was->zero == l->zero && was->keeps_weights != l->keeps_weights)
 		return l->keeps_weights ? "gathered weights kept until backward" : "gathered weights not kept";
+	if (f == FO_PLAN_FIELD_AGAIN && l->again_stages > 0)
+		return "recomputation in the first stages alone";
 	return f == FO_PLAN_FIELD_AGAIN && was->recompute == l->recompute ? "what is recomputed" : NULL;
 }
 
@@ -430,7 +445,7 @@ static void file_point(const struct fo_cli_planned *p, const struct fo_plan_poin
 		.keeps_weights = l->keeps_weights,
 		.micro_batch = l->micro_batch,
 		.micro_batches = l->micro_batches,
-		.recompute = again_text(x),
+		.recompute = again_text(p, x),
 		.type = fo_cli_job_type_name(p->asked, fo_predict_type_of(job, l)),
 		.state = format == FO_PREDICT_FORMAT_JOB ? own : fo_predict_format_row[format].name,
 		.seconds = x->step.seconds,

@@ -233,8 +233,8 @@ static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l,
 		return was.micro_batch > 1;
 	case AGAIN:
 		l->recompute = 1;
-		l->kept = 0;
-		return was.recompute < 1;
+		l->kept = l->again_stages = 0;
+		return was.recompute < 1 || was.again_stages > 0;
 	case SHARDED:
 		l->zero = 3;
 		l->shard = 0;

@@ -48,6 +48,7 @@ enum fo_plan_again {
 	FO_PLAN_AGAIN_HALF,
 	FO_PLAN_AGAIN_MOST, /* three quarters */
 	FO_PLAN_AGAIN_FULL,
+	FO_PLAN_AGAIN_FRONT, /* all layers of a pipeline's first stages, which hold the most micro-batches */
 	FO_PLAN_AGAINS
 };
 extern const char *const fo_plan_again_name[FO_PLAN_AGAINS];

@@ -1,6 +1,8 @@
 /* Bytes of the fullest device by parts. docs/predict.md has the formulas; docs/memory-arithmetic.md their sources. */
 #include "predict/predict_int.h"
 
+#include <string.h>
+
 static double most(double a, double b) { return a > b ? a : b; }
 static double least(double a, double b) { return a < b ? a : b; }
 
@@ -131,8 +133,9 @@ static void states(const struct fo_predict_base *b, const struct fo_predict_layo
 		part[FO_PREDICT_BUFFERS] += 2 * one + (w->moe ? 2 * m->matrices * m->hidden * m->expert_ffn : 0);
 }
 
-void fo_predict_bytes(const struct fo_predict_base *b, const struct fo_predict_layout *l,
-		      const struct fo_predict_work *w, struct fo_predict_step *out)
+/* Of the first stage, which holds the most micro-batches. */
+static void first_stage(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			const struct fo_predict_work *w, struct fo_predict_step *out)
 {
 	struct kept k;
 	double *part = out->memory, both[2];
@@ -151,4 +154,23 @@ void fo_predict_bytes(const struct fo_predict_base *b, const struct fo_predict_l
 	/* Programs of 122 random small jobs took 0.83 to 1.6 times these figures when their memory was planned. */
 	if (b->job.style == FO_PREDICT_STYLE_FLATOUT)
 		out->memory_sd = .3;
+}
+
+void fo_predict_bytes(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+		      const struct fo_predict_work *w, struct fo_predict_step *out)
+{
+	first_stage(b, l, w, out);
+	if (!(w->again_stages > 0))
+		return;
+	/* The first stage that recomputes nothing holds fewer micro-batches, as 1F1B's do from stage to stage. */
+	struct fo_predict_layout rest = *l;
+	struct fo_predict_work held = *w;
+	struct fo_predict_step other = { .wrong = NULL };
+	rest.recompute = rest.kept = 0, rest.recompute_core = rest.recompute_ffn = false;
+	held.micro_batches = least(w->micro_batches, w->pp - w->again_stages);
+	first_stage(b, &rest, &held, &other);
+	if (other.bytes > out->bytes) {
+		out->bytes = other.bytes, out->memory_sd = other.memory_sd;
+		memcpy(out->memory, other.memory, sizeof out->memory);
+	}
 }

@@ -62,7 +62,7 @@ static double seconds_of(const struct fo_plan_asked *a, const struct fo_predict_
 	return s.wrong || s.bytes * exp(1.2816 * s.memory_sd) > memory ? INFINITY : s.seconds;
 }
 
-static const double recompute[] = { 0, .5, .25, .5, .75, 1 }, kept[] = { 0, .42, 0, 0, 0, 0 };
+static const double recompute[] = { 0, .5, .25, .5, .75, 1, 1 }, kept[] = { 0, .42, 0, 0, 0, 0, 0 };
 
 /* Megatron-LM recomputes whole layers of each chunk: rounded, and neither none nor all. Flatout's stages recompute all
  * or nothing. */
@@ -93,8 +93,14 @@ static void every_switch(struct counted *c, struct fo_predict_layout *l)
 			if (isnan(l->recompute))
 				continue;
 			l->kept = kept[i];
-			c->n++;
-			c->best = fmin(c->best, seconds_of(a, l));
+			const bool front = i == FO_PLAN_AGAIN_FRONT;
+			for (l->again_stages = front; l->again_stages < (front ? l->pp : 1); l->again_stages++) {
+				if (front && fo_plan_illegal(a, l))
+					continue;
+				c->n++;
+				c->best = fmin(c->best, seconds_of(a, l));
+			}
+			l->again_stages = 0;
 		}
 	}
 }
