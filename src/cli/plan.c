@@ -99,7 +99,7 @@ static void find_from(struct fo_cli_planned *p)
 	struct fo_cli_asked *a = p->asked;
 	struct fo_job_asked own;
 	struct fo_predict_step s;
-	struct fo_job_memory memory = { 0 };
+	struct fo_job_memory memory = { .fit = FO_JOB_FIT_UNKNOWN };
 	if (a->files) /* before it is asked, which completes the job */
 		fo_job_memory_of(&a->job, &a->cluster, &memory);
 	if (a->files && fo_job_ask(&a->job, &a->cluster, &a->given, &own) == FO_OK) {
@@ -108,7 +108,7 @@ static void find_from(struct fo_cli_planned *p)
 		p->from = own.layout;
 		p->from.chunks = fmax(1, own.layout.chunks);
 		p->from_seconds = s.seconds;
-		p->from_fits_not = !memory.unknown && memory.fit == FO_JOB_FITS_NOT;
+		p->from_fits_not = memory.fit == FO_JOB_FITS_NOT;
 		if (!fo_job_known(&a->job, FO_JOB_GLOBAL_BATCH))
 			fo_job_set(&a->job, FO_JOB_GLOBAL_BATCH, own.shape.global_batch);
 	}

@@ -382,6 +382,9 @@ static void say_settings(struct fo_doc *d, const struct fo_cli_planned *p)
 		} else {
 			fo_doc_heading(d, "Settings: %s", fo_plan_words_title[w]);
 			fo_doc_code(d, s.data);
+			if (w == FO_PLAN_WORDS_DEEPSPEED && named(p)->layout.recompute > 0)
+				fo_doc_remark(d, "DeepSpeed's file does not switch recomputation on; the model's code "
+						 "does: model.gradient_checkpointing_enable().");
 		}
 		fo_str_fini(&s);
 	}
@@ -428,7 +431,7 @@ static void file_point(const struct fo_cli_planned *p, const struct fo_plan_poin
 	const struct fo_predict_layout *l = &x->layout;
 	const struct fo_predict_job *job = &p->job.job;
 	const enum fo_predict_format format = fo_predict_format_of(job, l);
-	const char *own = job->state_bytes > 0 ? "as the configuration has it" : "fp32";
+	const char *own = fo_memory_plain_states(&p->job.base.memory.ways) ? "fp32" : "as the configuration has it";
 	*out = (struct fo_plan_file_point){
 		.dp = x->step.dp,
 		.tp = l->tp,

@@ -113,7 +113,8 @@ static bool numbers_left(const struct fo_plan_asked *a, enum fo_plan_more_of of)
 	if (of == FO_PLAN_MORE_TYPE)
 		return fo_plan_types_8(a) && !(types_of(a) & bits8);
 	return a->framework->formats & inexact && !(formats_of(a) & inexact) && !a->base.job.lora &&
-	       !(a->base.job.state_bytes > 0) && fo_predict_format_row[a->base.job.format].exact;
+	       (a->base.job.format != FO_PREDICT_FORMAT_JOB || fo_memory_plain_states(&a->base.memory.ways)) &&
+	       fo_predict_format_row[a->base.job.format].exact;
 }
 
 /* The job with twice the resource; of devices, with one node more. */

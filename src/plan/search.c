@@ -141,9 +141,7 @@ const char *const fo_plan_again_name[FO_PLAN_AGAINS] = {
 	"full", "the first stages",
 };
 const char *const fo_plan_again_short[FO_PLAN_AGAINS] = { "none", "select", "1/4", "1/2", "3/4", "full", "first" };
-static const struct {
-	double recompute, kept; /* kept 0: what is not computed again */
-} again_of[FO_PLAN_AGAINS] = { { 0, 0 }, { .5, .42 }, { .25, 0 }, { .5, 0 }, { .75, 0 }, { 1, 0 }, { 1, 0 } };
+static const double again_of[FO_PLAN_AGAINS] = { 0, .5, .25, .5, .75, 1, 1 };
 
 /* ---- what is legal ---- */
 
@@ -415,17 +413,17 @@ struct walk {
 
 static void put(struct walk *w, int again)
 {
-	w->l.recompute = again_of[again].recompute;
-	if (w->a->framework->pp_even && again_of[again].recompute > 0 && again_of[again].recompute < 1) {
+	w->l.recompute = again_of[again];
+	if (w->a->framework->pp_even && again_of[again] > 0 && again_of[again] < 1) {
 		/* Whole layers of each chunk, of which the first and the last stage may have one less; none and all of
 		 * them are divisions of their own. */
 		double of = ceil(w->a->base.job.model.layers / (w->l.pp * w->l.chunks)),
-		       n = round(again_of[again].recompute * of);
+		       n = round(again_of[again] * of);
 		if (n < 1 || n >= of)
 			return;
 		w->l.recompute = n / of;
 	}
-	w->l.kept = again_of[again].kept;
+	w->l.recompute_op = again == FO_PLAN_AGAIN_OP;
 	w->l.again_stages = again == FO_PLAN_AGAIN_FRONT;
 	do
 		w->on = w->fn(w->ctx, &w->l, again);
@@ -703,7 +701,7 @@ static bool same_layout(const struct fo_predict_layout *a, const struct fo_predi
 {
 	return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp && a->ep == b->ep && a->chunks == b->chunks &&
 	       a->schedule == b->schedule && a->zero == b->zero && a->shard == b->shard && a->sp == b->sp &&
-	       a->micro_batch == b->micro_batch && a->recompute == b->recompute && a->kept == b->kept &&
+	       a->micro_batch == b->micro_batch && a->recompute == b->recompute && a->recompute_op == b->recompute_op &&
 	       a->tp_overlap == b->tp_overlap && a->keeps_weights == b->keeps_weights &&
 	       a->stages_near == b->stages_near && a->type == b->type && a->format == b->format &&
 	       a->again_stages == b->again_stages;

@@ -348,6 +348,7 @@ static const char *fit_missing(const struct fo_plan_framework *f, const struct f
 	if (f == a->framework && job.style == style)
 		return NULL;
 	job.style = style;
+	job.ways.known = false; /* its own ways, not those of the file */
 	const char *wrong = fo_predict_prepare(&job, &b);
 	if (wrong)
 		return wrong;

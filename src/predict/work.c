@@ -71,7 +71,7 @@ static const char *shape(const struct fo_predict_base *b, const struct fo_predic
 	double ranks = w->tp * w->cp * w->pp;
 	const double *const given[] = { &l->tp,        &l->cp,    &l->pp,          &l->ep,
 					&l->chunks,    &l->shard, &l->micro_batch, &l->global_batch,
-					&l->recompute, &l->kept,  &l->devices,     &l->again_stages };
+					&l->recompute, &l->etp,   &l->devices,     &l->again_stages };
 	for (size_t i = 0; i < sizeof given / sizeof *given; i++)
 		if (!(*given[i] >= 0 && *given[i] <= 1e9)) /* NAN, too */
 			return "a number of the division is negative, not known or out of reach";

@@ -161,7 +161,7 @@ static bool look(void *ctx, const struct fo_predict_layout *l, int again)
 	fo_predict_point(&e->a->base, l, &s);
 	const double memory = e->a->memory_bytes > 0 ? e->a->memory_bytes : e->a->base.job.machine.memory_bytes;
 	e->n++;
-	if (!s.wrong && s.bytes * exp(1.2816 * s.memory_sd) <= memory)
+	if (!s.wrong && fo_predict_upper_bytes(&s) <= memory)
 		e->best = fmin(e->best, s.seconds);
 	return true;
 }
