@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "plan/more.h"
+#include "plan/programs.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -55,6 +56,15 @@ static bool given(const struct fo_opt_set *s, const char *name, int *at)
 	return false;
 }
 
+/* The part of the layers that compute again as a whole; 0: all, none, or it is not said so. */
+static double part_again(const struct fo_cli_job *in)
+{
+	static const double part[FO_PLAN_AGAINS] = {
+		[FO_PLAN_AGAIN_QUARTER] = .25, [FO_PLAN_AGAIN_HALF] = .5, [FO_PLAN_AGAIN_MOST] = .75
+	};
+	return in->recompute >= 0 ? part[in->recompute] : 0;
+}
+
 /* All settings that options state, "tp=8". */
 static int settings_of(const struct fo_cli_call *call, const struct fo_cli_job *in, struct fo_arena *arena,
 		       const char ***out)
@@ -65,7 +75,10 @@ static int settings_of(const struct fo_cli_call *call, const struct fo_cli_job *
 	int n = 0, at = 0;
 	for (int i = 0; i < PLAIN; i++)
 		if (given(call->options, plain[i][0], &at))
-			list[n++] = fo_arena_printf(arena, "%s=%s", plain[i][1], fo_opt_value_text(call->options, at));
+			list[n++] = fo_arena_printf(arena, "%s=%s", plain[i][1],
+						    !strcmp(plain[i][1], "recompute") && part_again(in) > 0
+							    ? fo_plan_again_id[FO_PLAN_AGAIN_FULL]
+							    : fo_opt_value_text(call->options, at));
 	if (in->precision >= 0) {
 		list[n++] = types[in->precision][1];
 		list[n++] = types[in->precision][2];
@@ -133,6 +146,22 @@ static fo_status take_tokens(const struct fo_cli_job *in, struct fo_cli_asked *a
 	return FO_OK;
 }
 
+static fo_status take_recompute(const struct fo_cli_job *in, struct fo_cli_asked *a)
+{
+	const double part = part_again(in);
+	if (part == 0)
+		return FO_OK;
+	if (in->recompute_layers)
+		return fo_cli_contradict("--recompute=%s and --recompute-layers both say how many layers",
+					 fo_plan_again_id[in->recompute]);
+	if (!a->job.has_model)
+		return fo_hint(
+			fo_fail(FO_EARG, "--recompute=%s needs a model that is known", fo_plan_again_id[in->recompute]),
+			"--model names it");
+	fo_job_set(&a->job, FO_JOB_RECOMPUTE_LAYERS, fmax(1, round(part * (double)a->job.model.layers)));
+	return FO_OK;
+}
+
 static void assume_work(struct fo_cli_asked *a)
 {
 	struct fo_job *job = &a->job;
@@ -182,6 +211,7 @@ fo_status fo_cli_job_read(const struct fo_cli_call *call, const struct fo_cli_jo
 	FO_TRY(fo_job_read(file, files, &g, &a->job));
 	FO_TRY(check_forms(in, &a->job));
 	FO_TRY(take_tokens(in, a));
+	FO_TRY(take_recompute(in, a));
 	if (!files && !g.arguments)
 		assume_work(a);
 	if (in->cluster)
@@ -418,6 +448,83 @@ static void take_memory(const struct fo_job_memory *m, struct fo_cli_predicted *
 }
 
 static bool too_large(const struct fo_cli_predicted *p) { return p->sure.bytes.low > p->job.job.machine.memory_most; }
+/* ---- Flatout's own programs ---- */
+
+/* Does an option say what the run file says, too? */
+static bool overrides(const struct fo_cli_call *call, const struct fo_cli_job *in)
+{
+	int at;
+	for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+		if (given(call->options, plain[i][0], &at))
+			return true;
+	return in->precision >= 0 || in->set || in->model || in->global_tokens;
+}
+
+static void plan_file(const char *path, const struct fo_predict_layout *l, struct fo_plan_memory *m)
+{
+	struct fo_opt_set set;
+	struct fo_model model;
+	struct fo_run run;
+	fo_opt_init(&set, fo_run_options, &run);
+	if (fo_opt_read_yaml(&set, path) != FO_OK || fo_run_check(&set, &run) != FO_OK ||
+	    fo_run_model(&run, &model) != FO_OK)
+		m->why = "'flatout train' refuses the run file";
+	else if ((double)run.ranks != l->devices)
+		m->why = "mesh.ranks of the run file are not the devices of the cluster";
+	else
+		fo_plan_memory_of_run(&run, &model, m);
+	if (!m->why && ((double)m->micro_batches != l->micro_batches || (double)m->rows != l->micro_batch))
+		m->why = "its executor divides the rows of a step otherwise";
+	fo_opt_fini(&set);
+	fo_err_clear();
+}
+
+/* The program of a division that options state. */
+static void plan_options(const struct fo_cli_asked *a, const struct fo_job_asked *j, struct fo_plan_memory *m)
+{
+	struct fo_plan_asked *ask = fo_xmalloc(sizeof *ask);
+	struct fo_plan_point p = { .layout = j->layout };
+	struct fo_predict_layout *l = &p.layout;
+	*ask = (struct fo_plan_asked){ .base = j->base,
+				       .framework = fo_plan_framework_of("flatout"),
+				       .devices = l->devices,
+				       .global_batch = j->shape.global_batch,
+				       .model = &a->job.model,
+				       .fixed = FO_PLAN_FREE };
+	l->tp = fmax(1, l->tp), l->cp = fmax(1, l->cp), l->pp = fmax(1, l->pp), l->ep = fmax(1, l->ep);
+	l->chunks = fmax(1, l->chunks);
+	l->global_batch = ask->global_batch;
+	const double ranks = l->devices / (l->tp * l->pp);
+	l->zero = ranks > 1 ? l->zero : 0;
+	if (l->shard >= ranks || l->zero <= 0)
+		l->shard = 0;
+	p.again = l->recompute >= 1 ? FO_PLAN_AGAIN_FULL : FO_PLAN_AGAIN_NONE;
+	if (l->recompute > 0 && l->recompute < 1)
+		m->why = "a part of it is computed again";
+	else
+		fo_plan_memory_of(ask, &p, &a->job.model, m);
+	free(ask);
+}
+
+/* Memory of Flatout's own jobs, from the program of the fullest rank. */
+static void plan_memory(const struct fo_cli_call *call, const struct fo_cli_asked *a, struct fo_cli_predicted *p)
+{
+	const struct predict_cluster *in = call->in;
+	struct fo_plan_memory m = { 0 };
+	if (p->job.job.style != FO_PREDICT_STYLE_FLATOUT)
+		return;
+	if (!a->job.has_model)
+		m.why = "its model is not known";
+	else if (!a->files)
+		plan_options(a, &p->job, &m);
+	else if (a->files != 1 || call->argc != 2 || overrides(call, &in->job))
+		m.why = "options change what the run file says";
+	else
+		plan_file(call->argv[1], &p->job.layout, &m);
+	p->not_planned = m.why;
+	if (!m.why)
+		fo_plan_memory_take(&p->step, &m.fullest);
+}
 
 static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 {
@@ -437,8 +544,9 @@ static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 	fo_predict_point(&p.job.base, &p.job.layout, &p.step);
 	if (p.step.wrong)
 		return fo_fail(FO_EARG, "%s", p.step.wrong);
+	plan_memory(call, a, &p);
 	fo_predict_certainty_of(&p.job.base, &p.job.layout, &p.step, &p.sure);
-	if (memory.fit != FO_JOB_FIT_UNKNOWN)
+	if (!p.step.planned && memory.fit != FO_JOB_FIT_UNKNOWN)
 		take_memory(&memory, &p);
 	if (too_large(&p))
 		p.fits_not = what_fits(a, &p.job);

@@ -51,6 +51,8 @@ enum fo_plan_again {
 	FO_PLAN_AGAIN_FRONT, /* all layers of a pipeline's first stages, which hold the most micro-batches */
 	FO_PLAN_AGAINS
 };
+/* As JSON has it and, but for the last, --recompute takes it. */
+extern const char *const fo_plan_again_id[FO_PLAN_AGAINS];
 extern const char *const fo_plan_again_name[FO_PLAN_AGAINS];
 extern const char *const fo_plan_again_short[FO_PLAN_AGAINS]; /* for a narrow table: "1/4" */
 

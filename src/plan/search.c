@@ -136,6 +136,9 @@ const struct fo_plan_framework *fo_plan_framework_of_form(const char *form)
 	return f ? f : fo_plan_framework_of("any");
 }
 
+const char *const fo_plan_again_id[FO_PLAN_AGAINS] = {
+	"none", "selective", "quarter", "half", "three-quarters", "full", "first-stages",
+};
 const char *const fo_plan_again_name[FO_PLAN_AGAINS] = {
 	"none", "selective",        "a quarter of the layers", "half of the layers", "three quarters of the layers",
 	"full", "the first stages",
@@ -788,9 +791,11 @@ static fo_status refuse_batch(const struct fo_plan_asked *a)
 		snprintf(count, sizeof count, "%.15g", each);
 	if (part >= 1)
 		snprintf(parts, sizeof parts, "; %.15g have a division on %.15g of the devices", a->global_batch, part);
-	return fo_hint(fo_fail(FO_EARG, "no division of %.15g devices for a batch of %.15g sequences is legal for %s",
-			       a->devices, a->global_batch, a->framework->title),
-		       "a batch of %.15g sequences has %s for each device%s", each * a->devices, count, parts);
+	return fo_hint(fo_fail(FO_EARG, "no division of %.15g device%s for a batch of %.15g sequence%s is legal for %s",
+			       a->devices, fo_plural(a->devices), a->global_batch, fo_plural(a->global_batch),
+			       a->framework->title),
+		       "a batch of %.15g sequence%s has %s for each device%s", each * a->devices,
+		       fo_plural(each * a->devices), count, parts);
 }
 
 static fo_status refuse(const struct fo_plan_asked *a)
@@ -799,8 +804,8 @@ static fo_status refuse(const struct fo_plan_asked *a)
 	const struct fo_plan_fixed *f = &a->fixed;
 	double model = fmax(1, f->tp) * fmax(1, f->cp) * fmax(1, f->pp);
 	if (!divides(a->devices, model))
-		return fo_hint(fo_fail(FO_EARG, "%.15g devices are not divisible by the fixed degrees, %.15g",
-				       a->devices, model),
+		return fo_hint(fo_fail(FO_EARG, "%.15g device%s not divisible by the fixed degrees, %.15g", a->devices,
+				       fo_word(a->devices, " is", "s are"), model),
 			       "%.15g devices are", fmax(1, ceil(a->devices / model)) * model);
 	if (f->tp > 0 && !divides(m->heads, f->tp))
 		return fo_fail(FO_EARG, "tp %.15g does not divide the model's %.15g heads", f->tp, m->heads);

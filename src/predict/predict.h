@@ -249,6 +249,7 @@ struct fo_predict_step {
 	double mfu_bf16_causal; /* of the bf16 peak */
 	double bytes, memory[FO_PREDICT_MEMORIES];                      /* of the fullest device */
 	struct fo_range bytes_range, memory_range[FO_PREDICT_MEMORIES]; /* from least to most */
+	bool planned; /* memory is a program's, exact but for the overhead (fo_predict_planned) */
 };
 
 /* What depends on the job alone. Large; lives on the caller's stack or heap, holds no pointers to it. */
@@ -264,6 +265,9 @@ struct fo_predict_base {
 const char *fo_predict_prepare(const struct fo_predict_job *job, struct fo_predict_base *b);
 /* One division. Never fails; out->wrong says what does not come out. Safe from several threads. */
 void fo_predict_point(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_step *out);
+/* Takes the bytes that the program of the fullest device plans in place of the formulas', by part. The overhead stays
+ * what it was: what libraries hold on top is an estimate. */
+void fo_predict_planned(struct fo_predict_step *s, const double part[FO_PREDICT_MEMORIES]);
 /* Memory alone, in a fraction of the time. */
 void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			  struct fo_predict_step *out);
@@ -311,7 +315,13 @@ struct fo_predict_certainty {
 	int terms;
 	bool bounded;     /* the fast end is where all useful FLOP are done at the dense peak */
 	const char *flag; /* why to distrust it: above the best published MFU of its class, ...; NULL */
+	const char *size; /* fo_predict_size_doubt */
 };
+/* The largest cluster of data/published_runs.csv (tests/unit/test_scale.c compares). */
+#define FO_PREDICT_PUBLISHED_DEVICES 2048
+/* One sentence, for more devices than anyone published over a network that nobody measured: the figures of such a
+ * cluster are marked "?". NULL: they are known as well as others. */
+const char *fo_predict_size_doubt(const struct fo_predict_machine *m, double devices);
 extern const char fo_predict_too_large[]; /* a flag: the memory is above the device's */
 /* About fifty points. */
 void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,

@@ -231,6 +231,32 @@ holds 'd["fewer_devices"] == 8 and d["fewer"] == json.load(open("part"))["best"]
 holds '[m["gains"] for m in d["more"][:5]] == ["no", "yes", "no", "yes", "not possible"]' slow
 holds 'd["fewer_devices"] == 0 and d["fewer"] == [] and d["more"][4]["devices"] == 16 and d["more"][4]["times"] < 1' part
 run 0 price slow
+# More devices than anyone published: one mark and one sentence, here and wherever the plan goes.
+many="--model llama-3.1-8b --cluster 512xHGX-H100 --seq 8192 --global-batch 4096 --fix tp=1,pp=1,cp=1"
+run 0 plan $many
+flat "% ? mfu_causal"
+flat "no published run behind the prediction has more than 2048 devices"
+run 0 plan $many --json=many
+holds '"no published run" in d["size_doubt"]' many
+run 0 price many
+flat "?: the plan: no published run behind"
+run 0 compare many many
+flat "?: B: no published run behind"
+run 0 plan $many --measured-bandwidth 40
+! grep -q 'no published run' out || wrong "the network was measured"
+run 0 plan $eight --json=few
+holds 'd["size_doubt"] is None' few
+run 0 predict --model llama-3.1-8b --framework torchtitan --cluster 512xHGX-H100 --seq 8192 --global-batch 4096
+flat "% ? ("
+# What a plan says of recomputation can be given back, also to predict: a part of the layers.
+again="--model llama-3.1-405b --cluster 16xHGX-H100 --seq 8192 --global-batch 128"
+for word in quarter half three-quarters; do
+	run 0 plan $again --recompute $word --json=again
+	holds "all(p['recompute'] == '$word' for p in d['points'] + d['best'])" again
+done
+run 0 predict --model llama-3.1-8b --framework flatout --cluster 1xHGX-H100 --seq 8192 --global-batch 8 --recompute half --json=half
+holds 'abs(d["layout"]["recompute"] - 0.5) < 1e-9' half
+refused 2 "leave one of them out" --model llama-3.1-8b --torchtitan "$titan" --cluster 2xHGX-B200 --recompute half --recompute-layers 3
 # What does not fit is said as predict says it, with its status.
 large="--model llama-3.1-405b --cluster 1xHGX-H100 --seq 8192 --global-batch 128"
 run 1 plan $large
