@@ -99,13 +99,16 @@ static void find_from(struct fo_cli_planned *p)
 	struct fo_cli_asked *a = p->asked;
 	struct fo_job_asked own;
 	struct fo_predict_step s;
+	struct fo_job_memory memory = { .fit = FO_JOB_FIT_UNKNOWN };
+	if (a->files) /* before it is asked, which completes the job */
+		fo_job_memory_of(&a->job, &a->cluster, &memory);
 	if (a->files && fo_job_ask(&a->job, &a->cluster, &a->given, &own) == FO_OK) {
 		fo_predict_point(&own.base, &own.layout, &s);
 		p->has_from = !s.wrong;
 		p->from = own.layout;
 		p->from.chunks = fmax(1, own.layout.chunks);
 		p->from_seconds = s.seconds;
-		p->from_fits_not = s.bytes_range.low > own.job.machine.memory_most;
+		p->from_fits_not = memory.fit == FO_JOB_FITS_NOT;
 		if (!fo_job_known(&a->job, FO_JOB_GLOBAL_BATCH))
 			fo_job_set(&a->job, FO_JOB_GLOBAL_BATCH, own.shape.global_batch);
 	}
@@ -132,8 +135,7 @@ static fo_status ask(const struct fo_cli_job *in, const char *fix, const struct 
 	/* A planned torchtitan job is compiled, its loss too: that costs nothing but a setting. */
 	static const enum fo_job_setting compiled[] = { FO_JOB_COMPILE, FO_JOB_COMPILE_LOSS };
 	for (size_t i = 0; i < sizeof compiled / sizeof *compiled; i++)
-		if (a->job.form && !strncmp(a->job.form->id, "torchtitan", 10) &&
-		    !fo_job_stated(&a->job, compiled[i]))
+		if (a->job.form && !strncmp(a->job.form->id, "torchtitan", 10) && !fo_job_stated(&a->job, compiled[i]))
 			fo_job_set(&a->job, compiled[i], 1);
 	FO_TRY(fo_job_ask_base(&a->job, &a->cluster, &a->given, &p->job));
 	if (!(batch >= 1))
@@ -221,21 +223,6 @@ static void find_fewer(struct fo_cli_planned *p)
 	free(other);
 }
 
-/* How many devices of the kind hold the job in some division; 0: no number up to a million does. */
-static double devices_that_hold(const struct fo_cli_planned *p)
-{
-	struct fo_plan *other = fo_xmalloc(sizeof *other);
-	struct fo_plan_asked a = p->ask;
-	double fits = 0;
-	for (a.devices *= 2; a.devices <= 1e6 && !fits; a.devices *= 2) {
-		a.global_batch = fmax(a.global_batch, a.devices);
-		fits = fo_plan_search(other, &a) == FO_OK ? a.devices : 0;
-	}
-	fo_err_clear();
-	free(other);
-	return fits;
-}
-
 /* ---- the command ---- */
 
 static fo_status search(const struct plan *in, struct fo_cli_planned *p)
@@ -243,7 +230,7 @@ static fo_status search(const struct plan *in, struct fo_cli_planned *p)
 	fo_status st = in->objective == OBJECTIVE_COST ? search_cost(p) : fo_plan_search(&p->plan, &p->ask);
 	if (st == FO_ENOMEM && p->plan.too_large) {
 		p->fits_not = true;
-		p->would_hold = devices_that_hold(p);
+		p->would_hold = fo_plan_holding(&p->ask, &p->would_hold_batch);
 		return FO_OK;
 	}
 	FO_TRY(st);
@@ -301,14 +288,16 @@ const struct fo_command fo_cmd_plan = {
 	.name = "plan",
 	.group = "plan",
 	.usage = "flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] "
-		 "[--precision P,...] [--state F,...] [--fix tp=8,...] [--objective time|mfu|cost] [--html FILE] [--json]\n"
+		 "[--precision P,...] [--state F,...] [--fix tp=8,...] [--objective time|mfu|cost] "
+		 "[--html FILE] [--json]\n"
 		 "flatout plan CONFIG... --cluster C [...]",
 	.summary = "the best division of a job over a cluster, and why",
 	.text = "Looks at every legal division of the devices into pipeline stages with schedule and chunks, data "
 		"parallelism with its ZeRO stage and shards, context, tensor and expert parallelism, with "
 		"recomputation and micro-batch; where several are named, number types (--precision=bf16,fp8) and "
-		"formats of the optimizer's states (--state=fp32,bf16), which change what is computed. Shows the best, which of them tie, why others lose, what limits the "
-		"best, and its settings for run.yaml, torchtitan, Megatron-LM and DeepSpeed.\n\n"
+		"formats of the optimizer's states (--state=fp32,bf16), which change what is computed. Shows the "
+		"best, which of them tie, why others lose, what limits the best, and its settings for run.yaml, "
+		"torchtitan, Megatron-LM and DeepSpeed.\n\n"
 		"  flatout plan --model llama-3.1-405b --cluster 128xHGX-H100 --seq 8192 \\\n"
 		"      --global-tokens 16M --framework megatron\n"
 		"  flatout plan --model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 \\\n"

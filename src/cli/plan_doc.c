@@ -25,9 +25,9 @@ static const char *const format_short[FO_PREDICT_FORMATS] = {
 	[FO_PREDICT_FORMAT_FP32] = " m32", [FO_PREDICT_FORMAT_SPLIT] = " split",  [FO_PREDICT_FORMAT_BF16] = " m16",
 	[FO_PREDICT_FORMAT_8BIT] = " m8",  [FO_PREDICT_FORMAT_ALL_BF16] = " w16",
 };
-static const struct division_words in_full = { " (no sp)", " async", " x ",    " chunks", " in a node",
-					       " ZB-H1",   " ZB-H2", " ZeRO ", " over ",  " keeping weights",
-					       false },
+static const struct division_words in_full = { " (no sp)",   " async",           " x ",    " chunks",
+					       " in a node", " ZB-H1",           " ZB-H2", " ZeRO ",
+					       " over ",     " keeping weights", false },
 				   in_short = { "-", "a", "x", "", "n", " zb1", " zb2", " Z", "/", "k", true };
 
 /* The number type and the format of states of a division, where several are searched, else "". */
@@ -161,14 +161,6 @@ static void say_limits(struct fo_doc *d, const struct fo_cli_planned *p)
 			    m[FO_PLAN_MORE_DEVICES].devices, p->ask.global_batch);
 }
 
-static int ties(const struct fo_cli_planned *p)
-{
-	int n = 0;
-	while (n < p->plan.points && p->plan.point[n].step.seconds <= (1 + FO_PLAN_TIE) * p->plan.point[0].step.seconds)
-		n++;
-	return n;
-}
-
 static void say_fewer(struct fo_doc *d, const struct fo_cli_planned *p)
 {
 	const struct fo_plan_point *x = &p->fewer_point;
@@ -217,10 +209,12 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, micro-batch %.15g, recomputation: %s", division(d, p, x, &in_full),
 		       x->layout.micro_batch, again_text(x));
 	say_fewer(d, p);
-	if (ties(p) > 1)
-		fo_doc_line(d, "ties",
-			    "%s%d divisions lie within %.1f %%, which is no difference: this is the simplest of them",
-			    ties(p) < FO_PLAN_SHOWN ? "" : "at least ", ties(p), 100 * FO_PLAN_TIE);
+	if (p->plan.ties > 1)
+		fo_doc_line(
+			d, "ties",
+			"%s divisions take at most %.1f %% longer than the fastest, which is no difference: this is "
+			"the simplest of them",
+			fo_doc_count(d, p->plan.ties), 100 * FO_PLAN_TIE);
 	fo_doc_line(d, "step", "%s (%s), %s a device", fo_doc_num(d, s->seconds, FO_DRAW_SECONDS),
 		    fo_cli_range(d, p->named_sure.seconds, FO_DRAW_SECONDS), fo_doc_si(d, s->tokens_s, "tok/s"));
 	if (p->cost)
@@ -248,7 +242,6 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 {
 	const struct fo_plan *o = &p->plan;
-	int tied = ties(p);
 	fo_doc_heading(d, "The best of each way to divide");
 	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrlrrrrr", "division", "mb", "again", "step", "MFU%", "GiB", "expo%",
 		     p->cost ? "cost" : "bub%");
@@ -256,7 +249,7 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 		if (!fo_cli_planned_shows(p, i))
 			continue;
 		const struct fo_plan_point *x = &o->point[i];
-		const char *mark = i < tied ? "= " : "";
+		const char *mark = fo_plan_ties(o, x->step.seconds) ? "= " : "";
 		mark = i == o->named ? "> " : mark;
 		double last = p->cost ? cost(x) : 100 * x->step.part[FO_PREDICT_BUBBLE] / x->step.seconds;
 		last = fabs(last) < 1e-6 ? 0 : last; /* a rounding error below zero */
@@ -389,8 +382,12 @@ static const char *would_fit(struct fo_doc *d, const struct fo_cli_planned *p)
 					  (long long)p->plan.legal,
 					  fo_doc_num(d, p->plan.smallest.step.bytes, FO_DRAW_BYTES),
 					  fo_doc_num(d, p->ask.base.job.machine.memory_bytes, FO_DRAW_BYTES));
-	return p->would_hold > 0 ? fo_doc_printf(d, "%s; %.15g such devices would hold it", least, p->would_hold)
-				 : fo_doc_printf(d, "%s; no number of such devices does", least);
+	if (!(p->would_hold > 0))
+		return fo_doc_printf(d, "%s; no number of such devices does", least);
+	least = fo_doc_printf(d, "%s; %.15g such devices would hold it", least, p->would_hold);
+	return p->would_hold_batch == p->ask.global_batch
+		       ? least
+		       : fo_doc_printf(d, "%s with a batch of %.15g sequences", least, p->would_hold_batch);
 }
 
 void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p)
@@ -475,7 +472,7 @@ void fo_cli_planned_file(const struct fo_cli_planned *p, struct fo_plan_file_poi
 		.timed = p->plan.timed,
 		.too_large = p->plan.too_large,
 		.search_seconds = p->plan.seconds,
-		.ties = ties(p),
+		.ties = p->plan.ties,
 		.doubt = p->named_sure.flag,
 		.bests = 1,
 		.point = point,
@@ -517,7 +514,7 @@ static const char *more_with(const struct fo_cli_planned *p, int i)
 
 static void json_more(struct fo_json *j, const struct fo_cli_planned *p)
 {
-	static const char *const name[FO_PLAN_MORES] = { "memory", "network", "node_links", "batch",
+	static const char *const name[FO_PLAN_MORES] = { "memory",  "network",   "node_links", "batch",
 							 "devices", "precision", "state" };
 	fo_json_object(j, "twice");
 	for (int i = 0; i < FO_PLAN_MORE_DEVICES; i++)
@@ -544,7 +541,8 @@ void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p)
 			    FO_REAL("smallest_bytes", p->plan.smallest.step.bytes),
 			    FO_REAL("smallest_bytes_high", fo_predict_upper_bytes(&p->plan.smallest.step)),
 			    FO_REAL("usable_bytes", p->ask.base.job.machine.memory_bytes),
-			    FO_REAL("devices_that_hold_it", p->would_hold > 0 ? p->would_hold : NAN));
+			    FO_REAL("devices_that_hold_it", p->would_hold > 0 ? p->would_hold : NAN),
+			    FO_REAL("batch_that_they_hold", p->would_hold > 0 ? p->would_hold_batch : NAN));
 		return;
 	}
 	struct fo_plan_file_point point[FO_PLAN_SHOWN];

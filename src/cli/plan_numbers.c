@@ -43,11 +43,11 @@ static fo_status unknown(const struct list *l, const char *word, size_t len)
 	char seen[48];
 	snprintf(seen, sizeof seen, "%.*s", (int)len, word);
 	names_of(&all, ~0u, l->count, l->name);
-	const fo_status st = fo_hint(fo_fail(FO_EARG, "--%s: '%s' is none of %s, any", l->option, fo_cli_seen(seen),
-					     all.data),
-				     "--%s=%s,%s searches both, any all that the framework and the device have",
-				     l->option, l->name(l->count == TYPES ? FO_PREDICT_BF16 : FO_PREDICT_FORMAT_FP32),
-				     l->name(l->count == TYPES ? FO_PREDICT_FP8 : FO_PREDICT_FORMAT_BF16));
+	const fo_status st = fo_hint(
+		fo_fail(FO_EARG, "--%s: '%s' is none of %s, any", l->option, fo_cli_seen(seen), all.data),
+		"--%s=%s,%s searches both, any all that the framework and the device have", l->option,
+		l->name(l->count == TYPES ? FO_PREDICT_BF16 : FO_PREDICT_FORMAT_FP32),
+		l->name(l->count == TYPES ? FO_PREDICT_FP8 : FO_PREDICT_FORMAT_BF16));
 	fo_str_fini(&all);
 	return st;
 }
@@ -80,8 +80,10 @@ fo_status fo_cli_plan_numbers(const char *types, const char *formats, struct fo_
 	FO_TRY(read_list(&type, &o->types, &o->any_type));
 	FO_TRY(read_list(&format, &o->formats, &o->any_format));
 	if (o->types & BIT(FO_PREDICT_BF16) && o->types & BIT(FO_PLAN_HALF))
-		return fo_hint(fo_fail(FO_EARG, "--precision=%s: bf16 and fp16 take the same time and memory: nothing "
-						"is there to search", fo_cli_seen(types)),
+		return fo_hint(fo_fail(FO_EARG,
+				       "--precision=%s: bf16 and fp16 take the same time and memory: nothing "
+				       "is there to search",
+				       fo_cli_seen(types)),
 			       "name one of them");
 	return FO_OK;
 }

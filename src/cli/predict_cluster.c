@@ -2,6 +2,7 @@
 #include "cli/predict_cluster.h"
 
 #include "base/fs.h"
+#include "plan/more.h"
 #include "plan/programs.h"
 
 #include <ctype.h>
@@ -292,10 +293,12 @@ static const char *what_fits(struct fo_cli_asked *a, const struct fo_job_asked *
 	struct fo_predict_layout l = j->layout;
 	if (together(a, b, &l, &all))
 		return fo_arena_printf(&a->arena, "%s would", all);
-	double before = l.devices;
-	while (l.devices < 1e6) {
-		l.devices *= 2;
-		if (fits(b, &l))
+	double before = l.devices, stage = fmax(1, l.tp) * fmax(1, l.cp) * fmax(1, l.pp);
+	double node = b->job.machine.per_node, n = before;
+	while ((n = fo_plan_next_size(node, n)) <= 1e6) {
+		l.devices = n;
+		if (fmod(n, stage) == 0 && fmod(n / fmax(1, l.pp), fmax(1, l.ep)) == 0 &&
+		    fmod(n * fmax(1, l.cp) / stage, fmax(1, l.shard)) == 0 && fits(b, &l))
 			return fo_arena_printf(&a->arena,
 					       "no division of %.15g that was tried does; %.15g devices%s%s would",
 					       before, l.devices, *all ? " with " : "", all);
@@ -400,6 +403,21 @@ static fo_status simulate(const struct predict_cluster *in, struct fo_cli_predic
 	return FO_OK;
 }
 
+/* ---- memory ---- */
+
+/* Of a file memory is what it states, and both ends of what it does not, as audit has them: before it is asked, for
+ * asking completes the job, and the time of a step rests on that. */
+static void take_memory(const struct fo_job_memory *m, struct fo_cli_predicted *p)
+{
+	for (int i = 0; i < FO_PREDICT_MEMORIES; i++) {
+		p->sure.memory[i] = m->part[i];
+		p->step.memory[i] = fo_range_middle(m->part[i]);
+	}
+	p->sure.bytes = m->total;
+	p->step.bytes = fo_range_middle(m->total);
+}
+
+static bool too_large(const struct fo_cli_predicted *p) { return p->sure.bytes.low > p->job.job.machine.memory_most; }
 /* ---- Flatout's own programs ---- */
 
 /* Does an option say what the run file says, too? */
@@ -485,9 +503,12 @@ static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 	struct fo_plan_timeline timeline;
 	FO_TRY(fo_cli_job_check_device(&in->job, a));
 	struct fo_spread_steps spread;
+	struct fo_job_memory memory = { .fit = FO_JOB_FIT_UNKNOWN };
 	FO_TRY(fo_cli_goodput_read(&in->goodput, &p.goodput_in));
 	if (fo_cli_goodput_asked(&in->goodput))
 		p.goodput = &in->goodput;
+	if (a->files)
+		fo_job_memory_of(&a->job, &a->cluster, &memory);
 	FO_TRY(fo_job_ask(&a->job, &a->cluster, &a->given, &p.job));
 	p.goodput_in.devices = p.job.layout.devices;
 	fo_predict_point(&p.job.base, &p.job.layout, &p.step);
@@ -495,8 +516,12 @@ static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 		return fo_fail(FO_EARG, "%s", p.step.wrong);
 	plan_memory(call, a, &p);
 	fo_predict_certainty_of(&p.job.base, &p.job.layout, &p.step, &p.sure);
-	if (p.sure.bytes.low > p.job.job.machine.memory_most)
+	if (!p.step.planned && memory.fit != FO_JOB_FIT_UNKNOWN)
+		take_memory(&memory, &p);
+	if (too_large(&p))
 		p.fits_not = what_fits(a, &p.job);
+	else if (p.sure.flag == fo_predict_too_large)
+		p.sure.flag = NULL;
 	fo_status st = simulate(in, &p, &timeline, &spread);
 	if (st == FO_OK)
 		st = show(call, a, &p);

@@ -23,9 +23,9 @@ enum { FO_CLI_MEGATRON = 1 }; /* fo_cli_job.framework */
 
 #define FO_CLI_TYPES "bf16|fp16|fp32|tf32|fp8|mxfp8|fp4" /* the values of fo_cli_job.precision */
 /* Rows of a table whose struct S has a `struct fo_cli_job` called `job` at its begin; group is the keys' first part. */
-#define FO_CLI_JOB_ROWS(S, group)                                                                                      \
-	FO_CLI_JOB_ROWS_TYPED(S, group,                                                                                \
-			      FO_OPT_ENUM(S, job.precision, group ".precision", NULL,                                  \
+#define FO_CLI_JOB_ROWS(S, group)                                                     \
+	FO_CLI_JOB_ROWS_TYPED(S, group,                                               \
+			      FO_OPT_ENUM(S, job.precision, group ".precision", NULL, \
 					  "type of the linear layers' products", FO_CLI_TYPES))
 /* The same with another row for --precision. */
 #define FO_CLI_JOB_ROWS_TYPED(S, group, row)                                                                           \

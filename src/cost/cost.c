@@ -131,6 +131,14 @@ int fo_rates_threads(const struct fo_limits *l)
 	return most;
 }
 
+int fo_rates_cores(const struct fo_limits *l)
+{
+	int most = fo_rates_threads(l);
+	for (size_t i = 0; i < l->peaks; i++)
+		most = l->peak[i].threads > most ? l->peak[i].threads : most;
+	return most;
+}
+
 static double mean_rate(const struct fo_rates *r, const char *kind, const char *dtype);
 
 fo_status fo_rates_init(struct fo_rates *r, const struct fo_limits *l, int threads)

@@ -34,6 +34,9 @@ struct fo_rates {
 FO_CHECKED fo_status fo_rates_init(struct fo_rates *r, const struct fo_limits *l, int threads);
 /* The most threads that a profile has matmuls of; 0: it has none. */
 int fo_rates_threads(const struct fo_limits *l);
+/* The processors that its machine has at least: the most threads of matmuls and of peaks. A calibration for several
+ * ranks of one thread has matmuls of one, and peaks of all ranks together as far as there are processors. 0: none. */
+int fo_rates_cores(const struct fo_limits *l);
 
 /* A call: what it finds. */
 struct fo_op_use {

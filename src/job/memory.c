@@ -4,21 +4,9 @@
 #include "job/memory_int.h"
 #include "job/predict.h"
 
-/* A driver shows a little less than the vendor's figure, in GiB: 139.8 of an H200's 141, 79.6 of an H100's 80, 179.1 of
- * a B200's 180 (November 2026). */
-static const struct fo_range shown = { 0.985, 0.995 };
-
-#define GIB ((double)(1 << 30))
-
 static struct fo_range both(struct fo_range a, struct fo_range b)
 {
 	return (struct fo_range){ fmin(a.low, b.low), fmax(a.high, b.high) };
-}
-
-struct fo_range fo_cluster_usable(const struct fo_cluster *c)
-{
-	double gib = isnan(c->device->memory_usable_gb) ? c->device->memory_gb : c->device->memory_usable_gb;
-	return fo_range_scaled(gib * GIB, shown);
 }
 
 static void fit(const struct fo_cluster *c, struct fo_job_memory *o)

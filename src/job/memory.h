@@ -1,5 +1,5 @@
-/* Memory of one device of a job as a configuration states it: src/predict/memory.h counts; here is what a file says of a
- * framework's ways, what is not known, and whether it fits. */
+/* Memory of one device of a job as a configuration states it: src/predict/memory.h counts; here is what a file says of
+ * a framework's ways, what is not known, and whether it fits. */
 #ifndef FO_JOB_MEMORY_H
 #define FO_JOB_MEMORY_H
 
@@ -16,8 +16,6 @@ struct fo_job_memory {
 	enum fo_job_fit fit;
 	const char *unknown; /* what is missing to say it; NULL */
 };
-/* Bytes of a device that programs can have; NAN: its memory is not in the catalogue. */
-struct fo_range fo_cluster_usable(const struct fo_cluster *c);
 /* Text lives in the job's arena. What a prediction of the same job says (job/predict.h) is this, or inside of it where
  * it assumes what nobody states. */
 void fo_job_memory_of(struct fo_job *job, const struct fo_cluster *c, struct fo_job_memory *out);

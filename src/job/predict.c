@@ -227,7 +227,8 @@ static enum fo_predict_format format_of(const struct fo_job *job, bool torch)
 		return moments == FO_JOB_BF16 ? FO_PREDICT_FORMAT_ALL_BF16 : FO_PREDICT_FORMAT_JOB;
 	if (master && !strcmp(master, "split"))
 		return moments == FO_JOB_FP32 ? FO_PREDICT_FORMAT_SPLIT : FO_PREDICT_FORMAT_JOB;
-	return fo_job_stated(job, FO_JOB_MOMENTS) ? of[(int)moments] : FO_PREDICT_FORMAT_JOB;
+	bool known = moments >= 0 && moments < sizeof of / sizeof *of && fo_job_stated(job, FO_JOB_MOMENTS);
+	return known ? of[(int)moments] : FO_PREDICT_FORMAT_JOB;
 }
 
 /* What the file states of types and kernels, where its style would have others. */

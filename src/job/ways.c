@@ -137,7 +137,9 @@ static void fusion(const struct fo_job *job, struct fo_memory_ways *w)
 	w->unfused = (struct fo_range){ INFINITY, 0 };
 	for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
 		enum fo_memory_said on = said(job, part[i]);
-		struct fo_range r = on == FO_MEMORY_YES ? fo_range(0) : on == FO_MEMORY_NO ? fo_memory_plain : otherwise;
+		struct fo_range r = on == FO_MEMORY_YES ? fo_range(0) : otherwise;
+		if (on == FO_MEMORY_NO)
+			r = fo_memory_plain;
 		w->unfused.low = fmin(w->unfused.low, r.low);
 		w->unfused.high = fmax(w->unfused.high, r.high);
 	}

@@ -30,8 +30,8 @@ static bool differ(const struct fo_predict_layout *a, const struct fo_predict_la
 	case FO_PLAN_FIELD_STATES:
 		return a->zero != b->zero || a->shard != b->shard || a->keeps_weights != b->keeps_weights;
 	case FO_PLAN_FIELD_AGAIN:
-		return a->recompute != b->recompute || a->recompute_op != b->recompute_op || a->recompute_core != b->recompute_core ||
-		       a->recompute_ffn != b->recompute_ffn;
+		return a->recompute != b->recompute || a->recompute_op != b->recompute_op ||
+		       a->recompute_core != b->recompute_core || a->recompute_ffn != b->recompute_ffn;
 	case FO_PLAN_FIELD_HIDES: return a->dp_overlap != b->dp_overlap;
 	case FO_PLAN_FIELD_TYPE: return a->type != b->type;
 	case FO_PLAN_FIELD_FORMAT: return a->format != b->format;

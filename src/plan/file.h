@@ -12,7 +12,7 @@ struct fo_plan_file_point {
 	double zero, shard;
 	bool sp, tp_overlap, stages_near, keeps_weights;
 	double micro_batch, micro_batches;
-	const char *recompute, *type, *state; /* type, state: of products, of the optimizer's states */
+	const char *recompute, *type, *state;      /* type, state: of products, of the optimizer's states */
 	double seconds, seconds_low, seconds_high; /* of a step; the 80 % interval */
 	double tokens_s;                           /* of one device */
 	double mfu, mfu_causal;

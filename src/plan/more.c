@@ -29,6 +29,56 @@ double fo_plan_fewer(struct fo_plan *out, const struct fo_plan_asked *asked, con
 	return of;
 }
 
+/* ---- so many that it fits ---- */
+
+/* As many as a cluster has at most (src/job/cluster.c). */
+#define DEVICES_MOST 1e6
+
+double fo_plan_next_size(double per_node, double devices)
+{
+	const double nodes = floor(devices / per_node), step = exp2(fmax(0, floor(log2(nodes)) - 6));
+	return devices < per_node ? devices + 1 : (nodes + step) * per_node;
+}
+
+struct held {
+	const struct fo_plan_asked *a;
+	struct fo_predict_shared shared;
+	bool fits;
+};
+
+static bool hold(void *ctx, const struct fo_predict_layout *l, int again)
+{
+	struct held *h = ctx;
+	struct fo_predict_step s;
+	(void)again;
+	h->fits = fo_predict_point_within(&h->a->base, l, &h->shared, fo_plan_room(h->a), &s);
+	return !h->fits;
+}
+
+double fo_plan_holding(const struct fo_plan_asked *asked, double *batch)
+{
+	const double node = asked->base.job.machine.per_node;
+	struct fo_plan_asked a = *asked;
+	/* Micro-batches of one sequence, computed again as a whole, take the least memory (tests/unit/test_plan.c). */
+	if (a.fixed.micro_batch == 0)
+		a.fixed.micro_batch = 1;
+	if (a.fixed.again < 0 && a.framework->again & 1u << FO_PLAN_AGAIN_FULL)
+		a.fixed.again = FO_PLAN_AGAIN_FULL;
+	for (int larger = 0; larger < 2; larger++)
+		for (a.devices = fo_plan_next_size(node, asked->devices); a.devices <= DEVICES_MOST;
+		     a.devices = fo_plan_next_size(node, a.devices)) {
+			struct held h = { .a = &a };
+			if (larger && a.devices <= asked->global_batch)
+				continue;
+			a.global_batch = larger ? a.devices : asked->global_batch;
+			fo_plan_each(&a, hold, &h);
+			*batch = a.global_batch;
+			if (h.fits)
+				return a.devices;
+		}
+	return 0;
+}
+
 /* ---- more of a resource ---- */
 
 const char *const fo_plan_gains_name[] = {

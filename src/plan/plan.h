@@ -10,6 +10,7 @@
 #define FO_PLAN_PLAN_H
 
 #include "predict/predict.h"
+#include "program/schedule.h"
 
 enum { FO_PLAN_HALF = FO_PREDICT_TYPES }; /* fp16's place behind the types */
 /* What a framework can run: the rows of fo_plan_framework in search.c. */
@@ -24,15 +25,15 @@ struct fo_plan_framework {
 	bool tp_overlap;     /* it can be told to hide tensor parallelism's communication */
 	double chunks;       /* the most of a pipeline rank; 1: it does not interleave */
 	bool pp_zero_most_1; /* pipelines share nothing but the optimizer's states */
-	bool pp_even;      /* stages divide the layers, or the layers, embedding and loss together (fo_plan_accounts) */
-	bool sp_always;    /* tensor parallelism is never without sequence parallelism */
-	const char *no_pp; /* why there is no pipeline, one sentence; NULL: plan knows none of it */
-	uint32_t again;    /* bit: enum fo_plan_again */
-	uint32_t types;    /* bit: enum fo_predict_type that its settings can state; FO_PLAN_HALF: fp16 */
-	uint32_t formats;  /* bit: enum fo_predict_format, the same */
-	bool formats_shared; /* moments of less than fp32 are kept beside ZeRO 1 and above alone */
-	bool executes;     /* it is Flatout, whose executor says itself which meshes it runs */
-	const char *origin; /* where that is stated */
+	bool pp_even;         /* stages divide the layers, or the layers, embedding and loss together (fo_plan_accounts) */
+	bool sp_always;       /* tensor parallelism is never without sequence parallelism */
+	uint32_t again;       /* bit: enum fo_plan_again */
+	uint32_t again_piped; /* those that it has with a pipeline, too; 0: all of them */
+	uint32_t types;       /* bit: enum fo_predict_type that its settings can state; FO_PLAN_HALF: fp16 */
+	uint32_t formats;     /* bit: enum fo_predict_format, the same */
+	bool formats_shared;  /* moments of less than fp32 are kept beside ZeRO 1 and above alone */
+	bool executes;        /* it is Flatout, whose executor says itself which meshes it runs */
+	const char *origin;   /* where that is stated */
 };
 extern const struct fo_plan_framework fo_plan_framework[];
 extern const int fo_plan_frameworks;
@@ -93,12 +94,18 @@ struct fo_plan {
 	 * the one to take. */
 	struct fo_plan_point point[FO_PLAN_SHOWN];
 	int points;
-	int named; /* the simplest of all divisions that tie with point[0]: what to take */
+	int named;    /* the simplest of all divisions that tie with point[0]: what to take */
+	int64_t ties; /* of all divisions, those that tie with point[0], itself among them */
 	int64_t legal, timed,
 		too_large;             /* divisions: that the framework can run, evaluated for time, that do not fit */
 	double seconds;                /* that the search took */
 	struct fo_plan_point smallest; /* the one that takes the least memory, for when none fits */
 };
+/* Does a step of so many seconds tie with the fastest? */
+static inline bool fo_plan_ties(const struct fo_plan *p, double seconds)
+{
+	return seconds <= (1 + FO_PLAN_TIE) * p->point[0].step.seconds;
+}
 /* FO_EARG, with the nearest thing that works: a batch or a fixed number that no division has; a fixed degree that the
  * framework lacks. FO_ENOMEM: no legal division fits; *out has the smallest. */
 FO_CHECKED fo_status fo_plan_search(struct fo_plan *out, const struct fo_plan_asked *asked);
@@ -119,6 +126,10 @@ int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 bool fo_plan_accounts(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
 /* Is a division legal for this framework and this model? NULL, or why not in one static sentence. */
 const char *fo_plan_illegal(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
+/* Flatout's name for a division's schedule. */
+enum fo_pp_kind fo_plan_pp_kind(const struct fo_predict_layout *l);
+/* Bits of what a framework can compute again with so many stages. */
+uint32_t fo_plan_agains_of(const struct fo_plan_framework *f, double pp);
 /* Bytes that a division may take. */
 static inline double fo_plan_room(const struct fo_plan_asked *a)
 {

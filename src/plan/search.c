@@ -101,16 +101,19 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .shards_part = true,
 	  .tp = true,
 	  .cp = true,
-	  .no_pp = "Flatout's pipelines run on processors alone so far",
+	  .pp = true,
+	  .schedules = EVERY_SCHEDULE,
 	  .keeps_weights = true,
 	  .tp_overlap = true,
-	  .chunks = 1,
+	  .chunks = CHUNKS,
 	  .again = LAYERS_AGAIN,
 	  .types = BIT(FO_PREDICT_BF16) | BIT(FO_PREDICT_FP8) | BIT(FO_PREDICT_FP32),
 	  .formats = FORMAT_PLAIN | BIT(FO_PREDICT_FORMAT_SPLIT) | BIT(FO_PREDICT_FORMAT_BF16) |
 		     BIT(FO_PREDICT_FORMAT_ALL_BF16),
+	  /* pass.recompute-layers are the first of the model, not of each stage. */
+	  .again_piped = BIT(FO_PLAN_AGAIN_NONE) | BIT(FO_PLAN_AGAIN_FULL),
 	  .executes = true,
-	  .origin = "src/program/run.c: mesh.*, pass.zero, pass.zero-reshard, pass.tp-async, "
+	  .origin = "src/program/run.c: mesh.*, pass.pp, pass.zero, pass.zero-reshard, pass.tp-async, "
 		    "pass.recompute-layers" },
 };
 const int fo_plan_frameworks = sizeof fo_plan_framework / sizeof *fo_plan_framework;
@@ -156,7 +159,7 @@ static const char *axis_missing(const struct fo_plan_framework *f, const struct 
 	if (l->cp > 1 && !f->cp)
 		return "plan knows no context parallelism of this framework";
 	if (l->pp > 1 && !f->pp)
-		return f->no_pp ? f->no_pp : "plan knows no pipeline of this framework";
+		return "plan knows no pipeline of this framework";
 	if (l->ep > 1 && !f->ep)
 		return "plan knows no expert parallelism of this framework";
 	return NULL;
@@ -227,17 +230,31 @@ static const char *numbers_wrong(const struct fo_plan_asked *a, const struct fo_
 	if (f->formats_shared && l->zero < 1 && !fo_predict_format_row[format].exact)
 		return "it keeps moments of less than fp32 beside ZeRO 1 alone";
 	const enum fo_predict_type type = fo_predict_type_of(&a->base.job, l);
-	const bool whole = type == FO_PREDICT_FP32 || type == FO_PREDICT_TF32 ||
-			   (a->half && type == FO_PREDICT_BF16);
+	const bool whole = type == FO_PREDICT_FP32 || type == FO_PREDICT_TF32 || (a->half && type == FO_PREDICT_BF16);
 	if (whole && (format == FO_PREDICT_FORMAT_SPLIT || format == FO_PREDICT_FORMAT_ALL_BF16))
 		return "only bf16 weights have split masters or none";
 	return NULL;
 }
 
+enum fo_pp_kind fo_plan_pp_kind(const struct fo_predict_layout *l)
+{
+	static const enum fo_pp_kind kind[FO_PREDICT_SCHEDULES] = { [FO_PREDICT_1F1B] = FO_PP_1F1B,
+								    [FO_PREDICT_INTERLEAVED] = FO_PP_INTERLEAVED,
+								    [FO_PREDICT_ZERO_BUBBLE] = FO_PP_ZB_H1,
+								    [FO_PREDICT_GPIPE] = FO_PP_GPIPE,
+								    [FO_PREDICT_ZB_H2] = FO_PP_ZB_H2 };
+	return kind[l->schedule];
+}
+
+uint32_t fo_plan_agains_of(const struct fo_plan_framework *f, double pp)
+{
+	return pp > 1 && f->again_piped ? f->again_piped : f->again;
+}
+
 /* Flatout's own check of a mesh. */
 static const char *executor_refuses(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
-	double dp = l->devices / (l->tp * l->cp), shared = l->shard > 0 ? l->shard / l->cp : dp;
+	double dp = l->devices / (l->tp * l->cp * l->pp), shared = l->shard > 0 ? l->shard / l->cp : dp;
 	struct fo_lowering run = { .seq = (int64_t)a->base.job.seq,
 				   .rows = (int64_t)l->micro_batch,
 				   .micro_batches = (int64_t)l->micro_batches,
@@ -248,7 +265,11 @@ static const char *executor_refuses(const struct fo_plan_asked *a, const struct 
 				     .shard = (int32_t)shared,
 				     .cp = (int32_t)l->cp,
 				     .tp = (int32_t)l->tp,
-				     .pp = 1 };
+				     .pp = (int32_t)l->pp };
+	if (l->pp > 1) {
+		run.pass.pp = 1 + (int64_t)fo_plan_pp_kind(l);
+		run.pass.pp_chunks = l->chunks > 1 ? (int64_t)l->chunks : 0;
+	}
 	run.pass.merge_qkv = run.pass.merge_gate_up = 1;
 	run.pass.cp = l->cp > 1 ? FO_CP_RING : 0;
 	if (l->tp > 1)
@@ -388,7 +409,7 @@ static void walk_again(struct walk *w)
 {
 	const struct fo_plan_fixed *f = &w->a->fixed;
 	for (int i = 0; i < FO_PLAN_AGAINS && w->on; i++)
-		if (w->a->framework->again & BIT(i) && (f->again < 0 || f->again == i))
+		if (fo_plan_agains_of(w->a->framework, w->l.pp) & BIT(i) && (f->again < 0 || f->again == i))
 			put(w, i);
 }
 
@@ -503,6 +524,12 @@ static void walk_axes(struct walk *w, const struct axes *x)
 	}
 }
 
+/* May an axis be of this degree beside others of so many devices? */
+static bool may_divide(const struct fo_plan_asked *a, double fixed, double degree, double beside)
+{
+	return may(fixed, degree) && divides(a->devices, degree * beside);
+}
+
 /* All divisions into axes, in a fixed order; the caller frees *out. */
 static size_t axes_of(const struct fo_plan_asked *a, struct axes **out)
 {
@@ -512,19 +539,27 @@ static size_t axes_of(const struct fo_plan_asked *a, struct axes **out)
 	int n = divisors(a->devices, d);
 	size_t count = 0, cap = 64;
 	struct axes *list = fo_xmalloc(cap * sizeof *list);
-	for (int t = 0; t < n; t++)
-		for (int c = 0; c < n; c++)
-			for (int p = 0; p < n; p++)
+	/* One axis after the other: a number of devices with many divisors has millions of quadruples. */
+	for (int t = 0; t < n; t++) {
+		if (!may_divide(a, f->tp, d[t], 1) || d[t] > m->heads || (d[t] > 1 && !a->framework->tp))
+			continue;
+		for (int c = 0; c < n; c++) {
+			if (!may_divide(a, f->cp, d[c], d[t]) || (d[c] > 1 && !a->framework->cp))
+				continue;
+			for (int p = 0; p < n; p++) {
+				if (!may_divide(a, f->pp, d[p], d[t] * d[c]) || d[p] > m->layers ||
+				    (d[p] > 1 && !a->framework->pp))
+					continue;
 				for (int e = 0; e < (m->experts > 0 ? n : 1); e++) {
-					struct axes x = { d[t], d[c], d[p], d[e] };
-					if (!may(f->tp, x.tp) || !may(f->cp, x.cp) || !may(f->pp, x.pp) ||
-					    !may(f->ep, x.ep) || !divides(a->devices, x.tp * x.cp * x.pp) ||
-					    x.tp > m->heads || x.pp > m->layers)
+					if (!may(f->ep, d[e]) || (d[e] > 1 && !a->framework->ep))
 						continue;
 					if (count == cap)
 						list = fo_xrealloc(list, (cap *= 2) * sizeof *list);
-					list[count++] = x;
+					list[count++] = (struct axes){ d[t], d[c], d[p], d[e] };
 				}
+			}
+		}
+	}
 	*out = list;
 	return count;
 }
@@ -550,7 +585,10 @@ struct simple {
 };
 struct found {
 	struct fo_plan_point best, smallest;
+	double fastest; /* seconds; best is within NEAR of it */
 	struct simple simple[PARTS_MOST];
+	double *tie; /* seconds of all that may tie with the fastest of these axes */
+	size_t ties, room;
 	bool any;
 	int64_t legal, timed, too_large;
 };
@@ -566,12 +604,27 @@ struct here {
 	struct fo_predict_shared shared;
 };
 
-static bool better(const struct fo_plan_point *p, const struct fo_plan_point *than)
+/* Two that take the same time to a thousandth: the simpler is the better one. */
+#define NEAR 1e-3
+static void take_best(struct found *f, const struct fo_plan_point *p)
 {
-	/* Of two that take the same time to a thousandth, the simpler. */
-	if (fabs(p->step.seconds / than->step.seconds - 1) > 1e-3)
-		return p->step.seconds < than->step.seconds;
-	return p->parts < than->parts || (p->parts == than->parts && p->step.bytes < than->step.bytes);
+	f->fastest = f->any ? fmin(f->fastest, p->step.seconds) : p->step.seconds;
+	const double near = (1 + NEAR) * f->fastest;
+	const bool simpler = p->parts < f->best.parts ||
+			     (p->parts == f->best.parts && p->step.bytes < f->best.step.bytes);
+	if (!f->any || f->best.step.seconds > near || (p->step.seconds <= near && simpler))
+		f->best = *p;
+	f->any = true;
+}
+
+/* Keeps the time of what may tie with the best of these axes, as far as it is known now. */
+static void keep_tie(struct found *f, double seconds)
+{
+	if (seconds > (1 + FO_PLAN_TIE) * (1 + NEAR) * f->fastest)
+		return;
+	if (f->ties == f->room)
+		f->tie = fo_xrealloc(f->tie, (f->room = f->room ? 2 * f->room : 64) * sizeof *f->tie);
+	f->tie[f->ties++] = seconds;
 }
 
 static bool look(void *ctx, const struct fo_predict_layout *l, int again)
@@ -589,9 +642,8 @@ static bool look(void *ctx, const struct fo_predict_layout *l, int again)
 	double rest = l->devices / (l->tp * l->cp * l->pp);
 	p.parts = fo_plan_parts(l, rest * l->cp);
 	p.tokens_s = p.step.tokens_s * l->devices;
-	if (!f->any || better(&p, &f->best))
-		f->best = p;
-	f->any = true;
+	take_best(f, &p);
+	keep_tie(f, p.step.seconds);
 	struct simple *s = &f->simple[p.parts < PARTS_MOST ? p.parts : PARTS_MOST - 1];
 	if (!(s->seconds > 0) || p.step.seconds < s->seconds)
 		*s = (struct simple){ p.step.seconds, *l, again };
@@ -627,15 +679,22 @@ static bool same_layout(const struct fo_predict_layout *a, const struct fo_predi
 	       a->stages_near == b->stages_near && a->type == b->type && a->format == b->format;
 }
 
+static int64_t count_ties(const struct fo_plan *o, const struct found *f)
+{
+	int64_t n = 0;
+	for (size_t i = 0; i < f->ties; i++)
+		n += fo_plan_ties(o, f->tie[i]);
+	return n;
+}
+
 /* The simplest of all divisions that tie with the fastest; it may be none of the best of its axes. */
 static void name_simplest(struct fo_plan *o, const struct fo_plan_asked *a, const struct found *found, size_t n)
 {
 	const struct simple *take = NULL;
-	double most = (1 + FO_PLAN_TIE) * o->point[0].step.seconds;
 	for (int parts = 0; parts < PARTS_MOST && !take; parts++)
 		for (size_t i = 0; i < n; i++) {
 			const struct simple *s = &found[i].simple[parts];
-			if (s->seconds > 0 && s->seconds <= most && (!take || s->seconds < take->seconds))
+			if (s->seconds > 0 && fo_plan_ties(o, s->seconds) && (!take || s->seconds < take->seconds))
 				take = s;
 		}
 	if (!take)
@@ -738,9 +797,9 @@ static fo_status refuse(const struct fo_plan_asked *a)
 			       a->framework->title, a->framework->chunks);
 	if (f->zero >= 0 && !(a->framework->zero & BIT(f->zero)))
 		return fo_fail(FO_EARG, "%s has no ZeRO %d", a->framework->title, f->zero);
-	if (f->again >= 0 && !(a->framework->again & BIT(f->again)))
-		return fo_fail(FO_EARG, "%s has no recomputation of the kind '%s' that plan knows", a->framework->title,
-			       fo_plan_again_name[f->again]);
+	if (f->again >= 0 && !(fo_plan_agains_of(a->framework, f->pp) & BIT(f->again)))
+		return fo_fail(FO_EARG, "%s has no recomputation of the kind '%s'%s that plan knows",
+			       a->framework->title, fo_plan_again_name[f->again], f->pp > 1 ? " with a pipeline" : "");
 	if (f->schedule >= 0 && f->pp != 1 && !(a->framework->schedules & BIT(f->schedule)))
 		return fo_fail(FO_EARG, "plan knows no schedule of %s of the kind that is fixed", a->framework->title);
 	return refuse_batch(a);
@@ -764,6 +823,11 @@ fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
 		o->too_large += f->too_large;
 		if (f->any)
 			keep(o, &f->best);
+	}
+	for (size_t i = 0; i < n; i++) { /* before another point than the fastest is named */
+		if (o->points)
+			o->ties += count_ties(o, &s.found[i]);
+		free(s.found[i].tie);
 	}
 	if (o->points)
 		name_simplest(o, a, s.found, n);

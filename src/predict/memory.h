@@ -34,7 +34,7 @@ enum fo_predict_format {
 	FO_PREDICT_FORMATS
 };
 struct fo_predict_format_row {
-	const char *name, *says;      /* "bf16", "moments in bf16" */
+	const char *name, *says; /* "bf16", "moments in bf16" */
 	/* Bytes of a kept weight (0: as the style does), of a master beside it, of one of two moments (0: as the style
 	 * does with masters, too). */
 	double weight, master, moment;
@@ -69,8 +69,8 @@ struct fo_memory_ways {
 	struct fo_range moments, weight, gradient, optimizer;
 	bool in_backward; /* the optimizer: gradients of two layers at a time */
 	bool offload_states, offload_weights, offload_activations; /* to host memory */
-	double bucket; /* bytes of a bucket of gradients; 0: not known */
-	double live;   /* gathered weights that ZeRO-3 of DeepSpeed may keep; 0: its default, 1e9 */
+	double bucket;                                             /* bytes of a bucket of gradients; 0: not known */
+	double live; /* gathered weights that ZeRO-3 of DeepSpeed may keep; 0: its default, 1e9 */
 	enum fo_memory_said sums_fused, optimizer_fused, loss_fused;
 	struct fo_range unfused; /* of norms and activations, how far they are not fused: 0 to 1 */
 	bool compiled;
@@ -93,13 +93,7 @@ struct fo_memory_state {
 	struct fo_range weight, gradient, optimizer;
 };
 /* Types of products, as far as memory goes: those of the job, or others that a division has. */
-enum fo_memory_products {
-	FO_MEMORY_OF_JOB,
-	FO_MEMORY_16_BITS,
-	FO_MEMORY_SMALL,
-	FO_MEMORY_FULL,
-	FO_MEMORY_PRODUCTS
-};
+enum fo_memory_products { FO_MEMORY_OF_JOB, FO_MEMORY_16_BITS, FO_MEMORY_SMALL, FO_MEMORY_FULL, FO_MEMORY_PRODUCTS };
 /* What does not depend on the division. Private. */
 struct fo_memory_base {
 	struct fo_memory_ways ways;

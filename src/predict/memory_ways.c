@@ -43,8 +43,8 @@ void fo_memory_ways_of_style(const struct fo_predict_job *j, struct fo_memory_wa
 {
 	const struct fo_predict_style *s = &fo_predict_style[j->style];
 	enum fo_predict_habits habits = fo_predict_habits_of(j->style);
-	enum fo_predict_attention attention =
-		j->attention > 0 ? (enum fo_predict_attention)(j->attention - 1) : s->attention;
+	enum fo_predict_attention attention = j->attention > 0 ? (enum fo_predict_attention)(j->attention - 1)
+							       : s->attention;
 	double moves = j->logit_bytes > 0 ? j->logit_bytes : s->logit_bytes;
 	*w = (struct fo_memory_ways){ .known = true, .keeper = keeper_of(j->style) };
 	w->full = j->type == FO_PREDICT_FP32 || j->type == FO_PREDICT_TF32;
@@ -132,15 +132,12 @@ static void states_of(struct fo_memory_base *b)
 
 typedef struct fo_memory_token token;
 
-static token plus(token a, token b)
-{
-	return (token){ a.split + b.split, a.sequence + b.sequence, a.full + b.full };
-}
+static token plus(token a, token b) { return (token){ a.split + b.split, a.sequence + b.sequence, a.full + b.full }; }
 
 /* Stored scores of a query: Korthikanti et al. 2022: 5 a s with dropout, 2 a s without. */
 double fo_memory_scores(const struct fo_memory_base *b)
 {
-	return b->ways.scores ? (b->ways.dropout ? 5 : 2) * b->heads * b->seq : 0;
+	return b->ways.scores * (b->ways.dropout ? 5 : 2) * b->heads * b->seq;
 }
 
 /* Attention with its norm: input and output of the norm, what the kernel takes and gives, the sums of its rows. */

@@ -123,12 +123,12 @@ struct fo_predict_job {
 	double habit;           /* a publisher's factor on speed; 0: unseen, 1 */
 	double year;            /* of the framework's release, 2026.3; 0: not known */
 	/* What a configuration states; 0: as the style does. */
-	int attention;          /* 1 + enum fo_predict_attention */
-	double logit_bytes;     /* moved for one logit: 8 for a fused loss */
-	double gradient_bytes;  /* of a gradient that is reduced */
+	int attention;                 /* 1 + enum fo_predict_attention */
+	double logit_bytes;            /* moved for one logit: 8 for a fused loss */
+	double gradient_bytes;         /* of a gradient that is reduced */
 	enum fo_predict_format format; /* of the optimizer's states, where one is stated; `ways` has their bytes */
-	double optimizer_bytes; /* moved for a weight's update: 80 where an optimizer is not fused */
-	struct fo_memory_ways ways; /* how memory is kept */
+	double optimizer_bytes;        /* moved for a weight's update: 80 where an optimizer is not fused */
+	struct fo_memory_ways ways;    /* how memory is kept */
 };
 
 /* Zero bubble: ZB-H1, which takes 1F1B's memory, and ZB-H2, which holds about twice as many micro-batches. */
@@ -245,7 +245,7 @@ struct fo_predict_step {
 	double tokens_s;        /* of one device */
 	double mfu, mfu_causal; /* of the dense peak of the job's type; all scores, the causal half */
 	double mfu_bf16_causal; /* of the bf16 peak */
-	double bytes, memory[FO_PREDICT_MEMORIES]; /* of the fullest device */
+	double bytes, memory[FO_PREDICT_MEMORIES];                      /* of the fullest device */
 	struct fo_range bytes_range, memory_range[FO_PREDICT_MEMORIES]; /* from least to most */
 	bool planned; /* memory is a program's, exact but for the overhead (fo_predict_planned) */
 };
@@ -296,9 +296,9 @@ enum fo_predict_ground {
 extern const char *const fo_predict_ground_name[FO_PREDICT_GROUNDS];
 enum { FO_PREDICT_RESTS = 12, FO_PREDICT_TERMS = 3 };
 struct fo_predict_certainty {
-	struct fo_range seconds, tokens_s, bytes; /* 80 % */
+	struct fo_range seconds, tokens_s, bytes;                            /* 80 % */
 	struct fo_range part[FO_PREDICT_PARTS], memory[FO_PREDICT_MEMORIES]; /* of parts; memory from least to most */
-	double sd; /* of log seconds */
+	double sd;                                                           /* of log seconds */
 	struct {
 		enum fo_predict_ground ground;
 		const char *what; /* "the share of the bf16 peak that large products sustain" */

@@ -272,8 +272,8 @@ static void type(struct reader *r)
 /* Megatron-Bridge's container of June 2026: the same settings run 1.3 to 1.6 times as fast as in April. */
 #define GRAPHS_SINCE 2026.4
 
-/* torchtitan's pipeline_parallel_microbatches had the pipeline's degree as its default until early 2025. It compiles the
- * loss with the model since then. */
+/* torchtitan's pipeline_parallel_microbatches had the pipeline's degree as its default until early 2025. It compiles
+ * the loss with the model since then. */
 #define TITAN_SINGLE 2025
 
 static void layout(struct reader *r)

@@ -91,6 +91,12 @@ static void test_machine(void **state)
 	assert_non_null(strstr(fo_err_text(), "3 threads"));
 	assert_int_equal(fo_rates_init(&r, &none, 1), FO_EUNSUPPORTED);
 	assert_int_equal(fo_rates_threads(&none), 0);
+	assert_int_equal(fo_rates_cores(&none), 0);
+	assert_int_equal(fo_rates_cores(&m), 2);
+	/* Ranks of two threads each were measured, and the peak of all four. */
+	fo_limits_peak_put(&m, &(struct fo_limits_peak){ .dtype = "bf16", .threads = 4 });
+	assert_int_equal(fo_rates_threads(&m), 2);
+	assert_int_equal(fo_rates_cores(&m), 4);
 	fo_limits_fini(&m);
 }
 

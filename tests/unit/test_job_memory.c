@@ -22,8 +22,7 @@ static void part(const struct fo_job_memory *m, enum fo_predict_memory p, double
 }
 static double states(const struct fo_job_memory *m)
 {
-	return m->part[FO_PREDICT_WEIGHTS].high + m->part[FO_PREDICT_GRADIENTS].high +
-	       m->part[FO_PREDICT_STATES].high;
+	return m->part[FO_PREDICT_WEIGHTS].high + m->part[FO_PREDICT_GRADIENTS].high + m->part[FO_PREDICT_STATES].high;
 }
 
 /* Weights of Llama-3.1-8B, counted by hand: 32 layers of 4096 x (4096 + 2 x 1024 + 4096 + 3 x 14336) + 2 x 4096, two

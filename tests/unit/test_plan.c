@@ -1,10 +1,12 @@
 /* The search misses no division, keeps to memory and to what is fixed, gains from more of everything; what it returns
  * simulates to its closed form, and its settings say what it found. */
 #include "base/clock.h"
+#include "base/count.h"
 #include "base/str.h"
 #include "hw/catalogue.h"
 #include "job/predict.h"
 #include "plan/changes.h"
+#include "plan/more.h"
 #include "plan/plan.h"
 #include "plan/settings.h"
 #include "plan/timeline.h"
@@ -62,10 +64,13 @@ static double seconds_of(const struct fo_plan_asked *a, const struct fo_predict_
 
 static const double recompute[FO_PLAN_AGAINS] = { 0, .5, .25, .5, .75, 1 };
 
-/* Megatron-LM recomputes whole layers of each chunk: rounded, and neither none nor all. */
+/* Megatron-LM recomputes whole layers of each chunk: rounded, and neither none nor all. Flatout's stages recompute all
+ * or nothing. */
 static double share_of(const struct fo_plan_asked *a, const struct fo_predict_layout *l, int again)
 {
 	double share = recompute[again], of = ceil(a->base.job.model.layers / (l->pp * l->chunks));
+	if (!strcmp(a->framework->id, "flatout") && l->pp > 1 && share > 0 && share < 1)
+		return NAN;
 	if (strcmp(a->framework->id, "megatron") || share == 0 || share == 1)
 		return share;
 	double n = round(share * of);
@@ -138,14 +143,17 @@ struct named {
 	const struct fo_plan_asked *a;
 	const struct fo_plan *plan;
 	int simpler;
+	int64_t ties;
 };
 static bool is_simpler(void *ctx, const struct fo_predict_layout *l, int again)
 {
 	struct named *n = ctx;
 	double dp = l->devices / (l->tp * l->cp * l->pp);
 	(void)again;
-	n->simpler += seconds_of(n->a, l) <= (1 + FO_PLAN_TIE) * n->plan->point[0].step.seconds &&
-		      fo_plan_parts(l, dp * l->cp) < n->plan->point[n->plan->named].parts;
+	if (seconds_of(n->a, l) > (1 + FO_PLAN_TIE) * n->plan->point[0].step.seconds)
+		return true;
+	n->ties++;
+	n->simpler += fo_plan_parts(l, dp * l->cp) < n->plan->point[n->plan->named].parts;
 	return true;
 }
 
@@ -154,6 +162,7 @@ static void test_nothing_is_missed(void **state)
 	(void)state;
 	static const char *const framework[] = { "any", "torchtitan", "megatron", "deepspeed", "flatout" };
 	static struct fo_plan plan;
+	int64_t most = 0;
 	for (size_t i = 0; i < sizeof framework / sizeof *framework; i++)
 		for (double devices = 6; devices <= 8; devices += 2) {
 			struct fo_plan_asked a;
@@ -174,12 +183,15 @@ static void test_nothing_is_missed(void **state)
 			assert_true(plan.point[0].step.seconds <= c.best * 1.001);
 			assert_true(plan.point[0].step.seconds >= c.best);
 			/* What to take is the simplest of all that tie. */
-			struct named n = { &a, &plan, 0 };
+			struct named n = { &a, &plan, 0, 0 };
 			fo_plan_each(&a, is_simpler, &n);
 			assert_int_equal(n.simpler, 0);
+			assert_int_equal(plan.ties, n.ties);
+			most = fo_max(most, plan.ties);
 			assert_true(plan.point[plan.named].step.seconds <=
 				    (1 + FO_PLAN_TIE) * plan.point[0].step.seconds);
 		}
+	assert_true(most > 1);
 }
 
 /* ---- what is not looked at, and what is counted once ---- */
@@ -264,6 +276,53 @@ static void test_more_is_never_worse(void **state)
 }
 
 /* ---- fixed numbers, and what cannot be ---- */
+
+/* Of every size that is led to, the first on which a whole search finds a division that fits. */
+static void test_the_fewest_that_hold_it(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *framework, *model;
+		double devices, per_node, batch, seq;
+	} job[] = { { "megatron", "llama-3.1-405b", 64, 8, 4, 8192 },
+		    { "torchtitan", "llama-3.1-70b", 8, 4, 12, 8192 },
+		    { "flatout", "llama-3.1-8b", 1, 8, 24, 8192 },
+		    { "deepspeed", "llama-3.1-70b", 8, 8, 48, 4096 },
+		    { "any", "mixtral-8x7b", 2, 8, 2, 4096 } };
+	static struct fo_plan plan;
+	for (size_t i = 0; i < sizeof job / sizeof *job; i++) {
+		struct fo_plan_asked a;
+		double batch, n;
+		ask(&a, job[i].framework, job[i].model, "h100", job[i].devices, job[i].per_node, job[i].batch,
+		    job[i].seq);
+		const double holding = fo_plan_holding(&a, &batch);
+		fo_status st = FO_EARG;
+		for (n = job[i].devices; st != FO_OK && n < 1024;) {
+			n = a.devices = fo_plan_next_size(job[i].per_node, n);
+			st = fo_plan_search(&plan, &a);
+			fo_err_clear();
+		}
+		assert_int_equal(st, FO_OK);
+		assert_true(batch == job[i].batch);
+		assert_true(holding == n);
+	}
+	/* Not a doubling; a size that divides the batch; a larger batch where no size divides it; no size at all. */
+	struct fo_plan_asked a;
+	double batch;
+	ask(&a, "megatron", "llama-3.1-405b", "h100", 16, 8, 128, 8192);
+	const double whole = fo_plan_holding(&a, &batch);
+	assert_true(exp2(round(log2(whole))) != whole);
+	ask(&a, "deepspeed", "llama-3.1-70b", "h100", 8, 8, 8, 4096);
+	assert_true(fo_plan_holding(&a, &batch) > 8);
+	assert_true(batch == fo_plan_holding(&a, &batch));
+	a.fixed.zero = 0;
+	assert_true(fo_plan_holding(&a, &batch) == 0);
+	assert_true(fo_plan_next_size(8, 5) == 6);
+	assert_true(fo_plan_next_size(8, 8) == 16);
+	assert_true(fo_plan_next_size(8, 20) == 24);
+	assert_true(fo_plan_next_size(8, 1016) == 1024);
+	assert_true(fo_plan_next_size(8, 1024) == 1040);
+}
 
 static void test_fixed_is_kept(void **state)
 {
@@ -511,13 +570,10 @@ static void test_settings_read_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing_is_missed),
-		cmocka_unit_test(test_shared_and_left_out),
-		cmocka_unit_test(test_more_is_never_worse),
-		cmocka_unit_test(test_fixed_is_kept),
-		cmocka_unit_test(test_best_simulates_to_its_closed_form),
-		cmocka_unit_test(test_uneven_stages),
-		cmocka_unit_test(test_changes_lead_to_the_goal),
+		cmocka_unit_test(test_nothing_is_missed),   cmocka_unit_test(test_shared_and_left_out),
+		cmocka_unit_test(test_more_is_never_worse), cmocka_unit_test(test_the_fewest_that_hold_it),
+		cmocka_unit_test(test_fixed_is_kept),       cmocka_unit_test(test_best_simulates_to_its_closed_form),
+		cmocka_unit_test(test_uneven_stages),       cmocka_unit_test(test_changes_lead_to_the_goal),
 		cmocka_unit_test(test_settings_read_back),
 	};
 	if (fo_catalogue_load(&catalogue, NULL))

@@ -109,11 +109,13 @@ static void test_programs(void **state)
 	static struct fo_plan plan;
 	const int cases = asked(12);
 	double low = INFINITY, high = 0;
-	int seen = 0, meshes = 0;
+	int seen = 0, meshes = 0, pipelines = 0;
 	for (int i = 0; i < cases; i++) {
 		struct fo_plan_asked a;
 		struct fo_model m, model;
 		ask(&a, &m, "flatout", models[draw(4)], (double)(1 << draw(6)));
+		if (a.devices > 1 && draw(2)) /* which else only large models take */
+			a.fixed.pp = a.devices > 2 && draw(2) ? 4 : 2;
 		if (fo_plan_search(&plan, &a) != FO_OK) {
 			fo_err_clear();
 			continue;
@@ -132,14 +134,15 @@ static void test_programs(void **state)
 			low = fmin(low, p->step.bytes / bytes);
 			high = fmax(high, p->step.bytes / bytes);
 			meshes += of.mesh.tp > 1 || of.mesh.cp > 1;
+			pipelines += of.mesh.pp > 1;
 			seen++;
 		}
 	}
 	print_message(
-		"%d divisions lower, verify and fit, %d with tp or cp; memory is predicted %.2f to %.2f times what "
-		"their programs plan\n",
-		seen, meshes, low, high);
-	assert_true(seen > cases / 2);
+		"%d divisions lower, verify and fit, %d with tp or cp, %d with stages; memory is predicted %.2f to %.2f "
+		"times what their programs plan\n",
+		seen, meshes, pipelines, low, high);
+	assert_true(seen > cases / 2 && pipelines > cases / 8);
 }
 
 /* ---- the best ---- */
