@@ -226,6 +226,8 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 		    fo_doc_si(d, p->job.job.machine.peak[named_type(p)], "FLOP"), type);
 	fo_doc_line(d, "memory", "%s (%s) of %s a device", fo_doc_num(d, s->bytes, FO_DRAW_BYTES),
 		    fo_cli_range(d, p->named_sure.bytes, FO_DRAW_BYTES), fo_doc_num(d, usable, FO_DRAW_BYTES));
+	if (p->ask.programs)
+		fo_cli_memory_ground(d, s, fo_plan_programs_why(&p->ask, x));
 	if (p->named_sure.flag)
 		fo_doc_verdict(d, FO_DOC_BAD, "doubt", "%s", p->named_sure.flag);
 	if (c->nodes > 1 && c->net_assumed && !fo_range_known(p->asked->given.net_gb_s))
@@ -237,6 +239,22 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 		fo_doc_line(d, "assumed", "framework: %s (--framework names another)", p->ask.framework->title);
 	for (int i = 0; i < p->job.inferences; i++)
 		fo_doc_line(d, "assumed", "%s", p->job.inferred[i]);
+}
+
+/* Of Flatout's divisions, whose programs are planned otherwise. */
+static bool estimated(const struct fo_cli_planned *p, const struct fo_plan_point *x)
+{
+	return p->ask.programs && !x->step.planned;
+}
+
+static void say_estimates(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	const char *why = NULL;
+	for (int i = 0; i < p->plan.points; i++)
+		if (fo_cli_planned_shows(p, i) && estimated(p, &p->plan.point[i]))
+			why = fo_plan_programs_why(&p->ask, &p->plan.point[i]);
+	if (why)
+		fo_doc_para(d, "~: an estimate of memory, not the plan of its program: %s.", why);
 }
 
 static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
@@ -257,7 +275,7 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 			   fo_doc_printf(d, "%.15g", x->layout.micro_batch), fo_plan_again_short[x->again],
 			   fo_doc_num(d, x->step.seconds, FO_DRAW_SECONDS),
 			   fo_doc_printf(d, "%.1f", 100 * x->step.mfu_causal),
-			   fo_doc_printf(d, "%.0f", x->step.bytes / 0x1p30),
+			   fo_doc_printf(d, "%s%.0f", estimated(p, x) ? "~" : "", x->step.bytes / 0x1p30),
 			   fo_doc_printf(d, "%.1f", 100 * exposed(&x->step) / x->step.seconds),
 			   fo_doc_printf(d, p->cost ? "%.3g" : "%.1f", last));
 	}
@@ -268,6 +286,7 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 		    "mfu_causal%s; expo: communication that nothing hides; %s.",
 		    p->ask.types & (p->ask.types - 1) ? ", over the peak of a division's own number type" : "",
 		    p->cost ? "cost: device-seconds of a million tokens" : "bub: the pipeline's bubble");
+	say_estimates(d, p);
 	if (p->ask.formats & ~(1u << FO_PREDICT_FORMAT_JOB))
 		fo_doc_para(d, "What the optimizer keeps: split: masters as the bf16 weight and a low half beside it, "
 			       "the same numbers; m16, m8: moments in bf16, in 8 bits; w16: bf16 weights without "
@@ -444,6 +463,7 @@ static void file_point(const struct fo_cli_planned *p, const struct fo_plan_poin
 		.mfu_causal = x->step.mfu_causal,
 		.device_hours = cost(x) / 3600,
 		.bytes = x->step.bytes,
+		.planned = x->step.planned,
 		.exposed = exposed(&x->step),
 		.bubble = x->step.part[FO_PREDICT_BUBBLE],
 	};
