@@ -244,6 +244,8 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 		    fo_doc_si(d, p->job.job.machine.peak[named_type(p)], "FLOP"), type);
 	fo_doc_line(d, "memory", "%s (%s) of %s a device", fo_doc_num(d, s->bytes, FO_DRAW_BYTES),
 		    fo_cli_range(d, p->named_sure.bytes, FO_DRAW_BYTES), fo_doc_num(d, usable, FO_DRAW_BYTES));
+	if (p->ask.programs)
+		fo_cli_memory_ground(d, s, fo_plan_programs_why(&p->ask, x));
 	say_limit(d, p);
 	fo_cli_say_doubts(d, NULL, p->named_sure.flag, p->named_sure.size);
 	if (c->nodes > 1 && c->net_assumed && !fo_range_known(p->asked->given.net_gb_s))
@@ -255,6 +257,22 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 		fo_doc_line(d, "assumed", "framework: %s (--framework names another)", p->ask.framework->title);
 	for (int i = 0; i < p->job.inferences; i++)
 		fo_doc_line(d, "assumed", "%s", p->job.inferred[i]);
+}
+
+/* Of Flatout's divisions, whose programs are planned otherwise. */
+static bool estimated(const struct fo_cli_planned *p, const struct fo_plan_point *x)
+{
+	return p->ask.programs && !x->step.planned;
+}
+
+static void say_estimates(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	const char *why = NULL;
+	for (int i = 0; i < p->plan.points; i++)
+		if (fo_cli_planned_shows(p, i) && estimated(p, &p->plan.point[i]))
+			why = fo_plan_programs_why(&p->ask, &p->plan.point[i]);
+	if (why)
+		fo_doc_para(d, "~: an estimate of memory, not the plan of its program: %s.", why);
 }
 
 static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
@@ -275,7 +293,7 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 			   fo_doc_printf(d, "%.15g", x->layout.micro_batch), again_short(d, x),
 			   fo_doc_num(d, x->step.seconds, FO_DRAW_SECONDS),
 			   fo_doc_printf(d, "%.1f", 100 * x->step.mfu_causal),
-			   fo_doc_printf(d, "%.0f", x->step.bytes / 0x1p30),
+			   fo_doc_printf(d, "%s%.0f", estimated(p, x) ? "~" : "", x->step.bytes / 0x1p30),
 			   fo_doc_printf(d, "%.1f", 100 * exposed(&x->step) / x->step.seconds),
 			   fo_doc_printf(d, p->cost ? "%.3g" : "%.1f", last));
 	}
@@ -283,10 +301,11 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 		d,
 		"> is what to take, = ties with it. tp 4-: without sequence parallelism, 4a: async; pp 8x5: five "
 		"chunks of a stage, 8n: all stages in a node, zb: zero bubble; Z1: ZeRO 1, Z3/8 over 8 ranks, Z3k: "
-		"gathered weights stay until backward; mb: micro-batch; again: layers that are recomputed, 2 st: all of the first two stages. MFU is "
-		"mfu_causal%s; expo: communication that nothing hides; %s.",
+		"gathered weights stay until backward; mb: micro-batch; again: layers that are recomputed, 2 st: all of "
+		"the first two stages. MFU is mfu_causal%s; expo: communication that nothing hides; %s.",
 		p->ask.types & (p->ask.types - 1) ? ", over the peak of a division's own number type" : "",
 		p->cost ? "cost: device-seconds of a million tokens" : "bub: the pipeline's bubble");
+	say_estimates(d, p);
 	if (p->ask.formats & ~(1u << FO_PREDICT_FORMAT_JOB))
 		fo_doc_para(d, "What the optimizer keeps: split: masters as the bf16 weight and a low half beside it, "
 			       "the same numbers; m16, m8: moments in bf16, in 8 bits; w16: bf16 weights without "
@@ -472,6 +491,7 @@ static void file_point(const struct fo_cli_planned *p, const struct fo_plan_poin
 		.mfu_causal = x->step.mfu_causal,
 		.device_hours = cost(x) / 3600,
 		.bytes = x->step.bytes,
+		.planned = x->step.planned,
 		.exposed = exposed(&x->step),
 		.bubble = x->step.part[FO_PREDICT_BUBBLE],
 	};

@@ -18,6 +18,7 @@ struct fo_plan_file_point {
 	double mfu, mfu_causal;
 	double device_hours; /* of a million tokens */
 	double bytes, exposed, bubble;
+	bool planned; /* bytes are a program's plan, but for the reserve */
 };
 struct fo_plan_file {
 	const char *of; /* "plan": what tells it from other JSON */
