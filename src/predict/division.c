@@ -12,14 +12,16 @@ const char fo_division_legend[] =
 	"stages in a node; no schedule named: 1F1B, with chunks interleaved; Z1: ZeRO 1, Z3/8 over 8 ranks, Z3k: "
 	"gathered weights stay until backward, Z3K: for a step";
 
-enum fo_pp_kind fo_predict_pp_kind(enum fo_predict_schedule s)
+enum fo_pp_kind fo_predict_pp_kind(const struct fo_predict_layout *l)
 {
 	static const enum fo_pp_kind kind[FO_PREDICT_SCHEDULES] = { [FO_PREDICT_1F1B] = FO_PP_1F1B,
 								    [FO_PREDICT_INTERLEAVED] = FO_PP_INTERLEAVED,
 								    [FO_PREDICT_ZERO_BUBBLE] = FO_PP_ZB_H1,
 								    [FO_PREDICT_GPIPE] = FO_PP_GPIPE,
 								    [FO_PREDICT_ZB_H2] = FO_PP_ZB_H2 };
-	return kind[s];
+	if (l->pp <= 1 || (l->schedule == FO_PREDICT_INTERLEAVED && l->chunks <= 1))
+		return FO_PP_1F1B;
+	return l->schedule == FO_PREDICT_1F1B && l->chunks > 1 ? FO_PP_INTERLEAVED : kind[l->schedule];
 }
 
 void fo_division_of(const struct fo_predict_layout *l, double dp, struct fo_division *o)
@@ -36,7 +38,7 @@ void fo_division_of(const struct fo_predict_layout *l, double dp, struct fo_divi
 				   .no_sp = !l->sp,
 				   .tp_async = l->tp_overlap > 0,
 				   .stages_near = l->stages_near,
-				   .schedule = fo_predict_pp_kind(l->schedule),
+				   .schedule = fo_predict_pp_kind(l),
 				   .uneven = l->uneven,
 				   .keeps = l->keeps_weights,
 				   .format = l->format };

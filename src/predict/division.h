@@ -18,7 +18,8 @@ struct fo_division {
 	const char *type; /* number type, where several are searched; NULL: not said */
 	enum fo_predict_format format;
 };
-enum fo_pp_kind fo_predict_pp_kind(enum fo_predict_schedule s);
+/* The schedule by its name in src/program, 1F1B where there is no pipeline. */
+enum fo_pp_kind fo_predict_pp_kind(const struct fo_predict_layout *l);
 /* dp: of the step (fo_predict_step). */
 void fo_division_of(const struct fo_predict_layout *l, double dp, struct fo_division *out);
 /* "dp 2 tp 4 async pp 8 x 5 chunks ZeRO 1 over 8"; narrow, for a table: "dp 2 tp 4a pp 8x5 Z1/8". */
