@@ -263,8 +263,8 @@ run 1 plan $large
 flat "llama-3.1-405b does not fit on these devices: the smallest of"
 flat "such devices would hold it"
 run 1 plan $large --json=large
-holds 'd["fit"] == "does not fit" and d["smallest_bytes"] > d["usable_bytes"] and d["devices_that_hold_it"] == 96 and d["batch_that_they_hold"] == 128' large
-run 0 plan --model llama-3.1-405b --cluster 12xHGX-H100 --seq 8192 --global-batch 128 --json=held
+holds 'd["fit"] == "does not fit" and d["smallest_bytes"] > d["usable_bytes"] and d["devices_that_hold_it"] == 112 and d["batch_that_they_hold"] == 128' large
+run 0 plan --model llama-3.1-405b --cluster 14xHGX-H100 --seq 8192 --global-batch 128 --json=held
 holds 'd["timed"] > 0' held
 run 1 predict --model llama-3.1-405b --cluster 1xHGX-H100 --seq 8192 --global-batch 128
 flat "llama-3.1-405b does not fit on these devices:"

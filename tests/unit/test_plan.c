@@ -309,7 +309,7 @@ static void test_the_fewest_that_hold_it(void **state)
 	/* Not a doubling; a size that divides the batch; a larger batch where no size divides it; no size at all. */
 	struct fo_plan_asked a;
 	double batch;
-	ask(&a, "megatron", "llama-3.1-405b", "h100", 16, 8, 128, 8192);
+	ask(&a, "torchtitan", "llama-3.1-405b", "h100", 16, 8, 144, 8192);
 	const double whole = fo_plan_holding(&a, &batch);
 	assert_true(exp2(round(log2(whole))) != whole);
 	ask(&a, "deepspeed", "llama-3.1-70b", "h100", 8, 8, 8, 4096);
