@@ -67,7 +67,7 @@ static fo_status check_searched(const struct fo_cli_job *j, bool files, struct f
 	if (j->recompute_layers)
 		return fo_hint(fo_fail(FO_EARG, "--recompute-layers is searched: the kind of recomputation can be "
 						"fixed"),
-			       "--recompute=none, selective or full");
+			       "--recompute=none, selective, quarter, half, three-quarters or full");
 	return fo_cli_plan_settable(j->set, arena);
 }
 
@@ -76,7 +76,6 @@ static fo_status fixed_of(const struct fo_cli_job *j, const char *fix, bool file
 {
 	static const int schedule[] = { FO_PREDICT_GPIPE, FO_PREDICT_1F1B, FO_PREDICT_INTERLEAVED,
 					FO_PREDICT_ZERO_BUBBLE };
-	static const int again[] = { FO_PLAN_AGAIN_NONE, FO_PLAN_AGAIN_OP, FO_PLAN_AGAIN_FULL };
 	FO_TRY(check_searched(j, files, arena));
 	*f = FO_PLAN_FREE;
 	f->tp = (double)j->tp, f->cp = (double)j->cp, f->pp = (double)j->pp, f->ep = (double)j->ep;
@@ -85,7 +84,7 @@ static fo_status fixed_of(const struct fo_cli_job *j, const char *fix, bool file
 	if (j->schedule >= 0)
 		f->schedule = schedule[j->schedule];
 	if (j->recompute >= 0)
-		f->again = again[j->recompute];
+		f->again = j->recompute;
 	if (j->schedule >= 0 && f->schedule == FO_PREDICT_GPIPE)
 		return fo_hint(fo_fail(FO_EARG, "GPipe is not searched: 1F1B takes as long and less memory"),
 			       "--schedule=1f1b");

@@ -74,7 +74,19 @@ static const char *division(struct fo_doc *d, const struct fo_cli_planned *p, co
 	return fo_doc_printf(d, "%s%s", t, numbers(d, p, l, w->narrow));
 }
 
-static const char *again_text(const struct fo_plan_point *x) { return fo_plan_again_name[x->again]; }
+static const char *again_text(const struct fo_cli_planned *p, const struct fo_plan_point *x)
+{
+	const double n = x->layout.again_stages;
+	if (n == 1)
+		return "the first stage";
+	return n > 0 ? fo_arena_printf(&p->asked->arena, "the first %.15g stages", n) : fo_plan_again_name[x->again];
+}
+
+static const char *again_short(struct fo_doc *d, const struct fo_plan_point *x)
+{
+	return x->layout.again_stages > 0 ? fo_doc_printf(d, "%.15g st", x->layout.again_stages)
+					  : fo_plan_again_short[x->again];
+}
 
 static double exposed(const struct fo_predict_step *s)
 {
@@ -120,12 +132,12 @@ static const char *more_what(struct fo_doc *d, const struct fo_cli_planned *p, i
 	if (i != FO_PLAN_MORE_DEVICES)
 		return fo_doc_printf(d, "twice: %s", more_name[i]);
 	if (p->ask.devices < node || node == 1)
-		return fo_doc_printf(d, "%.15g more device%s", by, by == 1 ? "" : "s");
-	return fo_doc_printf(d, "%.15g more node%s, %.15g devices", by / node, by == node ? "" : "s",
+		return fo_doc_printf(d, "%.15g more device%s", by, fo_plural(by));
+	return fo_doc_printf(d, "%.15g more node%s, %.15g devices", by / node, fo_plural(by / node),
 			     p->more[i].devices);
 }
 
-static void say_limits(struct fo_doc *d, const struct fo_cli_planned *p)
+static void say_limit(struct fo_doc *d, const struct fo_cli_planned *p)
 {
 	const struct fo_plan_more *m = p->more;
 	int next = -1;
@@ -140,6 +152,11 @@ static void say_limits(struct fo_doc *d, const struct fo_cli_planned *p)
 		fo_doc_line(d, "limit", "%s: twice as much makes a step at least %.1f %% shorter for its tokens%s",
 			    more_name[next], 100 * (1 - 1 / m[next].times),
 			    m[next].gains == FO_PLAN_GAINS ? "" : ", which is not sure (see below)");
+}
+
+static void say_more(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	const struct fo_plan_more *m = p->more;
 	fo_doc_heading(d, "What more would give at least");
 	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrrl", "more", "speed", "80 %", "gains");
 	for (int i = 0; i < FO_PLAN_MORES; i++)
@@ -157,8 +174,8 @@ static void say_limits(struct fo_doc *d, const struct fo_cli_planned *p)
 	if (m[FO_PLAN_MORE_DEVICES].gains == FO_PLAN_GAINS_NONE)
 		fo_doc_para(d,
 			    "More devices: not possible, no number of them up to %.15g has a division for a batch of "
-			    "%.15g sequences that fits.",
-			    m[FO_PLAN_MORE_DEVICES].devices, p->ask.global_batch);
+			    "%.15g sequence%s that fits.",
+			    m[FO_PLAN_MORE_DEVICES].devices, p->ask.global_batch, fo_plural(p->ask.global_batch));
 }
 
 static void say_fewer(struct fo_doc *d, const struct fo_cli_planned *p)
@@ -172,7 +189,7 @@ static void say_fewer(struct fo_doc *d, const struct fo_cli_planned *p)
 		       part * (1 + FO_PLAN_TIE) < all ? "faster" : "as fast", fo_doc_count(d, (int64_t)p->fewer),
 		       fo_doc_count(d, (int64_t)p->ask.devices), fo_doc_num(d, part, FO_DRAW_SECONDS),
 		       fo_doc_num(d, all, FO_DRAW_SECONDS), division(d, p, x, &in_full), x->layout.micro_batch,
-		       again_text(x));
+		       again_text(p, x));
 }
 
 static enum fo_predict_type named_type(const struct fo_cli_planned *p)
@@ -199,15 +216,15 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 	const struct fo_cluster *c = &p->asked->cluster;
 	const char *type = fo_cli_job_type_name(p->asked, named_type(p));
 	double usable = p->ask.base.job.machine.memory_bytes;
-	fo_doc_line(d, "plan", "%s on %.15g x %s%s, for %s: %.15g sequences of %.15g tokens a step, %s",
+	fo_doc_line(d, "plan", "%s on %.15g x %s%s, for %s: %.15g sequence%s of %.15g tokens a step, %s",
 		    p->asked->job.model.name, p->ask.devices, c->device->name,
 		    p->ask.devices < c->devices ? " (a part of the cluster)" : "", p->ask.framework->title,
-		    p->ask.global_batch, p->job.job.seq, types_text(d, p));
-	fo_doc_line(d, "searched", "%lld legal divisions in %s: %lld fit in memory and were timed, %lld do not fit",
-		    (long long)p->plan.legal, fo_doc_num(d, p->plan.seconds, FO_DRAW_SECONDS), (long long)p->plan.timed,
-		    (long long)p->plan.too_large);
+		    p->ask.global_batch, fo_plural(p->ask.global_batch), p->job.job.seq, types_text(d, p));
+	fo_doc_line(d, "searched", "%lld legal division%s in %s: %lld fit in memory and were timed, %lld do not fit",
+		    (long long)p->plan.legal, fo_plural(p->plan.legal), fo_doc_num(d, p->plan.seconds, FO_DRAW_SECONDS),
+		    (long long)p->plan.timed, (long long)p->plan.too_large);
 	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, micro-batch %.15g, recomputation: %s", division(d, p, x, &in_full),
-		       x->layout.micro_batch, again_text(x));
+		       x->layout.micro_batch, again_text(p, x));
 	say_fewer(d, p);
 	if (p->plan.ties > 1)
 		fo_doc_line(
@@ -222,14 +239,15 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 			    "%.3g device-hours (%.3g device-seconds) for a million tokens, on %.15g of %.15g devices; "
 			    "no price is used: every device costs the same",
 			    cost(x) / 3600, cost(x), p->ask.devices, c->devices);
-	fo_doc_line(d, "MFU", "%.1f %% mfu_causal, %.1f %% mfu, of %s/s (%s)", 100 * s->mfu_causal, 100 * s->mfu,
+	fo_doc_line(d, "MFU", "%.1f %%%s mfu_causal, %.1f %%%s mfu, of %s/s (%s)", 100 * s->mfu_causal,
+		    fo_cli_mark(p->named_sure.size), 100 * s->mfu, fo_cli_mark(p->named_sure.size),
 		    fo_doc_si(d, p->job.job.machine.peak[named_type(p)], "FLOP"), type);
 	fo_doc_line(d, "memory", "%s (%s) of %s a device", fo_doc_num(d, s->bytes, FO_DRAW_BYTES),
 		    fo_cli_range(d, p->named_sure.bytes, FO_DRAW_BYTES), fo_doc_num(d, usable, FO_DRAW_BYTES));
 	if (p->ask.programs)
 		fo_cli_memory_ground(d, s, fo_plan_programs_why(&p->ask, x));
-	if (p->named_sure.flag)
-		fo_doc_verdict(d, FO_DOC_BAD, "doubt", "%s", p->named_sure.flag);
+	say_limit(d, p);
+	fo_cli_say_doubts(d, NULL, p->named_sure.flag, p->named_sure.size);
 	if (c->nodes > 1 && c->net_assumed && !fo_range_known(p->asked->given.net_gb_s))
 		fo_doc_line(d, "network",
 			    "nobody stated it: %.3g GB/s a device, the usual adapter; --measured-bandwidth says what "
@@ -272,20 +290,21 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 		double last = p->cost ? cost(x) : 100 * x->step.part[FO_PREDICT_BUBBLE] / x->step.seconds;
 		last = fabs(last) < 1e-6 ? 0 : last; /* a rounding error below zero */
 		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, division(d, p, x, &in_short)),
-			   fo_doc_printf(d, "%.15g", x->layout.micro_batch), fo_plan_again_short[x->again],
+			   fo_doc_printf(d, "%.15g", x->layout.micro_batch), again_short(d, x),
 			   fo_doc_num(d, x->step.seconds, FO_DRAW_SECONDS),
 			   fo_doc_printf(d, "%.1f", 100 * x->step.mfu_causal),
 			   fo_doc_printf(d, "%s%.0f", estimated(p, x) ? "~" : "", x->step.bytes / 0x1p30),
 			   fo_doc_printf(d, "%.1f", 100 * exposed(&x->step) / x->step.seconds),
 			   fo_doc_printf(d, p->cost ? "%.3g" : "%.1f", last));
 	}
-	fo_doc_para(d,
-		    "> is what to take, = ties with it. tp 4-: without sequence parallelism, 4a: async; pp 8x5: five "
-		    "chunks of a stage, 8n: all stages in a node, zb: zero bubble; Z1: ZeRO 1, Z3/8 over 8 ranks, Z3k: "
-		    "gathered weights stay until backward; mb: micro-batch; again: layers that are recomputed. MFU is "
-		    "mfu_causal%s; expo: communication that nothing hides; %s.",
-		    p->ask.types & (p->ask.types - 1) ? ", over the peak of a division's own number type" : "",
-		    p->cost ? "cost: device-seconds of a million tokens" : "bub: the pipeline's bubble");
+	fo_doc_para(
+		d,
+		"> is what to take, = ties with it. tp 4-: without sequence parallelism, 4a: async; pp 8x5: five "
+		"chunks of a stage, 8n: all stages in a node, zb: zero bubble; Z1: ZeRO 1, Z3/8 over 8 ranks, Z3k: "
+		"gathered weights stay until backward; mb: micro-batch; again: layers that are recomputed, 2 st: all of "
+		"the first two stages. MFU is mfu_causal%s; expo: communication that nothing hides; %s.",
+		p->ask.types & (p->ask.types - 1) ? ", over the peak of a division's own number type" : "",
+		p->cost ? "cost: device-seconds of a million tokens" : "bub: the pipeline's bubble");
 	say_estimates(d, p);
 	if (p->ask.formats & ~(1u << FO_PREDICT_FORMAT_JOB))
 		fo_doc_para(d, "What the optimizer keeps: split: masters as the bf16 weight and a low half beside it, "
@@ -315,6 +334,8 @@ static const char *beside(const struct fo_predict_layout *was, const struct fo_p
 		return was->schedule != l->schedule ? "the pipeline's schedule" : "where the pipeline's stages are";
 	if (f == FO_PLAN_FIELD_STATES && was->zero == l->zero && was->keeps_weights != l->keeps_weights)
 		return l->keeps_weights ? "gathered weights kept until backward" : "gathered weights not kept";
+	if (f == FO_PLAN_FIELD_AGAIN && l->again_stages > 0)
+		return "recomputation in the first stages alone";
 	return f == FO_PLAN_FIELD_AGAIN && was->recompute == l->recompute ? "what is recomputed" : NULL;
 }
 
@@ -378,11 +399,13 @@ static void say_changes(struct fo_doc *d, const struct fo_cli_planned *p)
 
 static void say_settings(struct fo_doc *d, const struct fo_cli_planned *p)
 {
+	const char *lacks[FO_PLAN_WORDS];
+	int n = 0;
 	for (int w = 0; w < FO_PLAN_WORDS; w++) {
 		struct fo_str s = { 0 };
 		const char *reason;
 		if (!fo_plan_settings((enum fo_plan_words)w, &p->ask, named(p), &p->asked->job.model, &s, &reason)) {
-			fo_doc_remark(d, "%s: cannot state it: %s.", fo_plan_words_title[w], reason);
+			lacks[n++] = fo_doc_printf(d, "%s: cannot state it: %s.", fo_plan_words_title[w], reason);
 		} else {
 			fo_doc_heading(d, "Settings: %s", fo_plan_words_title[w]);
 			fo_doc_code(d, s.data);
@@ -392,13 +415,17 @@ static void say_settings(struct fo_doc *d, const struct fo_cli_planned *p)
 		}
 		fo_str_fini(&s);
 	}
+	if (n)
+		fo_doc_heading(d, "No settings");
+	for (int i = 0; i < n; i++)
+		fo_doc_item(d, "%s", lacks[i]);
 }
 
 /* One sentence, as flatout predict has it: what would fit. */
 static const char *would_fit(struct fo_doc *d, const struct fo_cli_planned *p)
 {
-	const char *least = fo_doc_printf(d, "the smallest of %lld divisions takes %s of %s a device",
-					  (long long)p->plan.legal,
+	const char *least = fo_doc_printf(d, "the smallest of %lld division%s takes %s of %s a device",
+					  (long long)p->plan.legal, fo_plural(p->plan.legal),
 					  fo_doc_num(d, p->plan.smallest.step.bytes, FO_DRAW_BYTES),
 					  fo_doc_num(d, p->ask.base.job.machine.memory_bytes, FO_DRAW_BYTES));
 	if (!(p->would_hold > 0))
@@ -421,7 +448,7 @@ void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p)
 	if (p->pictures)
 		fo_cli_planned_pictures(d, p);
 	fo_cli_planned_cost(d, p);
-	say_limits(d, p);
+	say_more(d, p);
 	say_changes(d, p);
 	say_points(d, p);
 	say_settings(d, p);
@@ -452,7 +479,8 @@ static void file_point(const struct fo_cli_planned *p, const struct fo_plan_poin
 		.keeps_weights = l->keeps_weights,
 		.micro_batch = l->micro_batch,
 		.micro_batches = l->micro_batches,
-		.recompute = again_text(x),
+		.recompute = fo_plan_again_id[x->again],
+		.again_stages = l->again_stages,
 		.type = fo_cli_job_type_name(p->asked, fo_predict_type_of(job, l)),
 		.state = format == FO_PREDICT_FORMAT_JOB ? own : fo_predict_format_row[format].name,
 		.seconds = x->step.seconds,
@@ -494,6 +522,7 @@ void fo_cli_planned_file(const struct fo_cli_planned *p, struct fo_plan_file_poi
 		.search_seconds = p->plan.seconds,
 		.ties = p->plan.ties,
 		.doubt = p->named_sure.flag,
+		.size = p->named_sure.size,
 		.bests = 1,
 		.point = point,
 	};

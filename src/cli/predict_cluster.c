@@ -56,6 +56,15 @@ static bool given(const struct fo_opt_set *s, const char *name, int *at)
 	return false;
 }
 
+/* The part of the layers that compute again as a whole; 0: all, none, or it is not said so. */
+static double part_again(const struct fo_cli_job *in)
+{
+	static const double part[FO_PLAN_AGAINS] = {
+		[FO_PLAN_AGAIN_QUARTER] = .25, [FO_PLAN_AGAIN_HALF] = .5, [FO_PLAN_AGAIN_MOST] = .75
+	};
+	return in->recompute >= 0 ? part[in->recompute] : 0;
+}
+
 /* All settings that options state, "tp=8". */
 static int settings_of(const struct fo_cli_call *call, const struct fo_cli_job *in, struct fo_arena *arena,
 		       const char ***out)
@@ -66,7 +75,10 @@ static int settings_of(const struct fo_cli_call *call, const struct fo_cli_job *
 	int n = 0, at = 0;
 	for (int i = 0; i < PLAIN; i++)
 		if (given(call->options, plain[i][0], &at))
-			list[n++] = fo_arena_printf(arena, "%s=%s", plain[i][1], fo_opt_value_text(call->options, at));
+			list[n++] = fo_arena_printf(arena, "%s=%s", plain[i][1],
+						    !strcmp(plain[i][1], "recompute") && part_again(in) > 0
+							    ? fo_plan_again_id[FO_PLAN_AGAIN_FULL]
+							    : fo_opt_value_text(call->options, at));
 	if (in->precision >= 0) {
 		list[n++] = types[in->precision][1];
 		list[n++] = types[in->precision][2];
@@ -134,6 +146,22 @@ static fo_status take_tokens(const struct fo_cli_job *in, struct fo_cli_asked *a
 	return FO_OK;
 }
 
+static fo_status take_recompute(const struct fo_cli_job *in, struct fo_cli_asked *a)
+{
+	const double part = part_again(in);
+	if (part == 0)
+		return FO_OK;
+	if (in->recompute_layers)
+		return fo_cli_contradict("--recompute=%s and --recompute-layers both say how many layers",
+					 fo_plan_again_id[in->recompute]);
+	if (!a->job.has_model)
+		return fo_hint(
+			fo_fail(FO_EARG, "--recompute=%s needs a model that is known", fo_plan_again_id[in->recompute]),
+			"--model names it");
+	fo_job_set(&a->job, FO_JOB_RECOMPUTE_LAYERS, fmax(1, round(part * (double)a->job.model.layers)));
+	return FO_OK;
+}
+
 static void assume_work(struct fo_cli_asked *a)
 {
 	struct fo_job *job = &a->job;
@@ -183,6 +211,7 @@ fo_status fo_cli_job_read(const struct fo_cli_call *call, const struct fo_cli_jo
 	FO_TRY(fo_job_read(file, files, &g, &a->job));
 	FO_TRY(check_forms(in, &a->job));
 	FO_TRY(take_tokens(in, a));
+	FO_TRY(take_recompute(in, a));
 	if (!files && !g.arguments)
 		assume_work(a);
 	if (in->cluster)
@@ -234,7 +263,8 @@ static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l,
 	case AGAIN:
 		l->recompute = 1;
 		l->recompute_op = false;
-		return was.recompute < 1;
+		l->again_stages = 0;
+		return was.recompute < 1 || was.again_stages > 0;
 	case SHARDED:
 		l->zero = 3;
 		l->shard = 0;

@@ -19,6 +19,8 @@ struct fo_cli_job {
 	const char *bandwidth;
 	double watts;
 };
+/* The words of --recompute, in the order of enum fo_plan_again. */
+#define FO_CLI_AGAIN "none|selective|quarter|half|three-quarters|full"
 enum { FO_CLI_MEGATRON = 1 }; /* fo_cli_job.framework */
 
 #define FO_CLI_TYPES "bf16|fp16|fp32|tf32|fp8|mxfp8|fp4" /* the values of fo_cli_job.precision */
@@ -58,8 +60,10 @@ enum { FO_CLI_MEGATRON = 1 }; /* fo_cli_job.framework */
 		FO_OPT_INT(S, job.shard, group ".shard", "N", NULL, 1, 1e6, "", "ranks that shard one replica"),       \
 		FO_OPT_INT(S, job.zero, group ".zero", "N", "-1", -1, 3, "",                                           \
 			   "what data-parallel ranks shard: 0 nothing, 1 optimizer, 2 gradients, 3 weights (FSDP)"),   \
-		FO_OPT_ENUM(S, job.recompute, group ".recompute", NULL, "activations that backward computes again",    \
-			    "none|selective|full"),                                                                    \
+		FO_OPT_ENUM(S, job.recompute, group ".recompute", NULL,                                                \
+			    "activations that backward computes again; quarter, half, three-quarters: of the layers, " \
+			    "whole ones",                                                                              \
+			    FO_CLI_AGAIN),                                                                             \
 		FO_OPT_INT(S, job.recompute_layers, group ".recompute-layers", "N", NULL, 1, 1e6, "layers",            \
 			   "layers that compute again; not given: all"),                                               \
 		row,                                                                                                   \
@@ -124,6 +128,11 @@ void fo_cli_timeline_lanes(struct fo_doc *d, const char *model, const struct fo_
 /* The picture of the timeline, on pages alone; and its files (either may be NULL). */
 void fo_cli_predicted_lanes(struct fo_doc *d, const struct fo_cli_predicted *p);
 FO_CHECKED fo_status fo_cli_predicted_write(const struct fo_cli_predicted *p, const char *svg, const char *trace);
+/* Why to distrust figures, each on a line: a flag, and the size of the cluster (NULL and "": nothing). of: whose they
+ * are, where several are shown, or NULL. */
+void fo_cli_say_doubts(struct fo_doc *d, const char *of, const char *flag, const char *size);
+/* What stands behind a figure of a cluster whose size is in doubt. */
+static inline const char *fo_cli_mark(const char *size) { return size && *size ? " ?" : ""; }
 /* "61 to 66 GiB": an interval of bytes or seconds, for people. */
 const char *fo_cli_range(struct fo_doc *d, struct fo_range r, enum fo_draw_unit unit);
 /* The same as a record with its middle; NAN: null. */

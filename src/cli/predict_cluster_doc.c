@@ -20,6 +20,15 @@ const char *fo_cli_range(struct fo_doc *d, struct fo_range r, enum fo_draw_unit 
 	return fo_doc_printf(d, "%s to %s", low, high);
 }
 
+void fo_cli_say_doubts(struct fo_doc *d, const char *of, const char *flag, const char *size)
+{
+	const char *whose = of ? fo_doc_printf(d, "%s: ", of) : "";
+	if (flag && *flag)
+		fo_doc_verdict(d, FO_DOC_BAD, "doubt", "%s%s", whose, flag);
+	if (size && *size)
+		fo_doc_verdict(d, FO_DOC_BAD, "?", "%s%s", whose, size);
+}
+
 static const char *percent(struct fo_doc *d, double share) { return fo_doc_printf(d, "%.1f %%", 100 * share); }
 
 /* MFU over the interval of step times. */
@@ -32,7 +41,8 @@ static struct fo_range over(const struct fo_cli_predicted *p, double mfu)
 static const char *mfu_text(struct fo_doc *d, const struct fo_cli_predicted *p, double mfu)
 {
 	struct fo_range r = over(p, mfu);
-	return fo_doc_printf(d, "%.1f %% (%.1f to %.1f)", 100 * mfu, 100 * r.low, 100 * r.high);
+	return fo_doc_printf(d, "%.1f %%%s (%.1f to %.1f)", 100 * mfu, fo_cli_mark(p->sure.size), 100 * r.low,
+			     100 * r.high);
 }
 
 const char *fo_cli_job_type_name(const struct fo_cli_asked *a, enum fo_predict_type type)
@@ -214,9 +224,9 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 	fo_doc_line(d, "predict", "%s on %s, as %s trains", model_name(p), cluster_text(d, &p->asked->cluster),
 		    fo_predict_style[j->job.style].title);
 	fo_doc_line(d, "division", "%s", division_text(d, p));
-	fo_doc_line(d, "work", "%.15g sequences of %.15g tokens a step, %.15g micro-batch%s of %.15g, %s",
-		    s->global_batch, s->seq, p->step.micro_batches, p->step.micro_batches == 1 ? "" : "es",
-		    s->micro_batch, type);
+	fo_doc_line(d, "work", "%.15g sequence%s of %.15g tokens a step, %.15g micro-batch%s of %.15g, %s",
+		    s->global_batch, fo_plural(s->global_batch), s->seq, p->step.micro_batches,
+		    fo_word(p->step.micro_batches, "", "es"), s->micro_batch, type);
 	fo_doc_verdict(d, FO_DOC_PLAIN, "step", "%s (%s), %s a device, %s",
 		       fo_doc_num(d, p->step.seconds, FO_DRAW_SECONDS),
 		       fo_cli_range(d, p->sure.seconds, FO_DRAW_SECONDS), fo_doc_si(d, p->step.tokens_s, "tok/s"),
@@ -235,8 +245,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 		fo_doc_line(d, "bounded",
 			    "the fast end of the interval: no step is faster than all its work at the dense "
 			    "peak, 100 %% mfu_causal");
-	if (p->sure.flag)
-		fo_doc_verdict(d, FO_DOC_BAD, "doubt", "%s", p->sure.flag);
+	fo_cli_say_doubts(d, NULL, p->sure.flag, p->sure.size);
 	if (p->asked->cluster.nodes > 1 && p->asked->cluster.net_assumed && !fo_range_known(p->asked->given.net_gb_s))
 		fo_doc_line(d, "network",
 			    "nobody stated it: %.3g GB/s a device, the usual adapter, of which collectives "
@@ -361,6 +370,7 @@ static void json_sure(struct fo_json *j, const struct fo_cli_predicted *p)
 			       FO_REAL("seconds", p->sure.term[i].seconds));
 	fo_json_close(j);
 	fo_json_text(j, "flag", p->sure.flag);
+	fo_json_text(j, "size_doubt", p->sure.size);
 	fo_json_array(j, "assumed");
 	for (int i = 0; i < p->asked->notes; i++)
 		fo_json_text(j, NULL, p->asked->note[i]);

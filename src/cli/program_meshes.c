@@ -155,9 +155,9 @@ static void say(const struct table *t, const struct fo_run *r, const struct fo_m
 	fo_doc_para(
 		d,
 		"meshes of %d %s for %s: %lld %s x %lld %s x %lld tokens, meshes are pp x replicate x shard x cp x tp",
-		ranks, fo_cli_plural(ranks, "rank", "ranks"), m->name, (long long)r->micro_batches,
-		fo_cli_plural(r->micro_batches, "micro-batch", "micro-batches"), (long long)r->rows,
-		fo_cli_plural(r->rows, "row", "rows"), (long long)r->seq);
+		ranks, fo_word(ranks, "rank", "ranks"), m->name, (long long)r->micro_batches,
+		fo_word(r->micro_batches, "micro-batch", "micro-batches"), (long long)r->rows,
+		fo_word(r->rows, "row", "rows"), (long long)r->seq);
 	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrrrrr", "mesh", "shard", "data", "cp", "tp", "pp", "persists", "arena");
 	for (int i = 0; i < t->n; i++) {
 		const struct row *x = &t->row[i];
@@ -180,7 +180,7 @@ static void say(const struct table *t, const struct fo_run *r, const struct fo_m
 			d,
 			"<=: bounded, not planned, for programs of %d %s are more than are planned in some seconds. "
 			"So much may be alive; holes between take more.",
-			t->bounded, fo_cli_plural(t->bounded, "mesh", "meshes"));
+			t->bounded, fo_word(t->bounded, "mesh", "meshes"));
 	for (int i = 0; i < t->n && i < 64; i++)
 		if (t->row[i].why)
 			fo_doc_item(d, "not %s: %s", mesh_text(d, &t->row[i].mesh), t->row[i].why);

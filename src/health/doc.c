@@ -467,10 +467,10 @@ static size_t used(const struct fo_health *h)
 void fo_health_doc(const struct fo_health *h, struct fo_doc *d)
 {
 	fo_doc_title(d, "Health of a training job");
-	fo_doc_lead(d, "%zu file%s read; %s", used(h), fo_doc_plural((int64_t)used(h)),
+	fo_doc_lead(d, "%zu file%s read; %s", used(h), fo_plural(used(h)),
 		    isnan(h->devices) ? "the number of devices is not known"
-				      : fo_doc_printf(d, "%.0f device%s (%s)", h->devices,
-						      fo_doc_plural((int64_t)h->devices), h->devices_from));
+				      : fo_doc_printf(d, "%.0f device%s (%s)", h->devices, fo_plural(h->devices),
+						      h->devices_from));
 	glance(d, h);
 	tiles(d, h);
 	mfu_picture(d, h);

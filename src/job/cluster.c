@@ -65,8 +65,8 @@ static fo_status divide(struct fo_cluster *c, const char *text)
 	c->nodes = c->devices / c->per_node;
 	if (c->nodes == floor(c->nodes))
 		return FO_OK;
-	return fo_hint(fo_fail(FO_EARG, "the cluster '%s' has %.15g devices, which do not fill nodes of %.15g", text,
-			       c->devices, c->per_node),
+	return fo_hint(fo_fail(FO_EARG, "the cluster '%s' has %.15g device%s, which %s not fill nodes of %.15g", text,
+			       c->devices, fo_plural(c->devices), fo_word(c->devices, "does", "do"), c->per_node),
 		       "'NODESxDEVICESx%s' says how many devices each node has", c->device->name);
 }
 

@@ -13,8 +13,8 @@ double fo_plan_fewer(struct fo_plan *out, const struct fo_plan_asked *asked, con
  * most 1/64. */
 double fo_plan_next_size(double per_node, double devices);
 /* A cluster of more devices than these that holds the job in some division: the smallest of those that
- * fo_plan_next_size leads to. *batch is the one asked for, or where no size has a division of it that fits, the smallest
- * larger one that every device has a sequence of. 0: none up to a million does. */
+ * fo_plan_next_size leads to. *batch is the one asked for, or where no size has a division of it that fits, the
+ * smallest larger one that every device has a sequence of. 0: none up to a million does. */
 double fo_plan_holding(const struct fo_plan_asked *asked, double *batch);
 
 /* Twice the resource; of devices, one node more (below a node one device), or the fewest more that a division has.

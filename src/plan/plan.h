@@ -25,9 +25,9 @@ struct fo_plan_framework {
 	bool tp_overlap;     /* it can be told to hide tensor parallelism's communication */
 	double chunks;       /* the most of a pipeline rank; 1: it does not interleave */
 	bool pp_zero_most_1; /* pipelines share nothing but the optimizer's states */
-	bool pp_even;         /* stages divide the layers, or the layers, embedding and loss together (fo_plan_accounts) */
-	bool sp_always;       /* tensor parallelism is never without sequence parallelism */
-	uint32_t again;       /* bit: enum fo_plan_again */
+	bool pp_even;   /* stages divide the layers, or the layers, embedding and loss together (fo_plan_accounts) */
+	bool sp_always; /* tensor parallelism is never without sequence parallelism */
+	uint32_t again; /* bit: enum fo_plan_again */
 	uint32_t again_piped; /* those that it has with a pipeline, too; 0: all of them */
 	uint32_t types;       /* bit: enum fo_predict_type that its settings can state; FO_PLAN_HALF: fp16 */
 	uint32_t formats;     /* bit: enum fo_predict_format, the same */
@@ -48,8 +48,11 @@ enum fo_plan_again {
 	FO_PLAN_AGAIN_HALF,
 	FO_PLAN_AGAIN_MOST, /* three quarters */
 	FO_PLAN_AGAIN_FULL,
+	FO_PLAN_AGAIN_FRONT, /* all layers of a pipeline's first stages, which hold the most micro-batches */
 	FO_PLAN_AGAINS
 };
+/* As JSON has it and, but for the last, --recompute takes it. */
+extern const char *const fo_plan_again_id[FO_PLAN_AGAINS];
 extern const char *const fo_plan_again_name[FO_PLAN_AGAINS];
 extern const char *const fo_plan_again_short[FO_PLAN_AGAINS]; /* for a narrow table: "1/4" */
 

@@ -107,12 +107,12 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .keeps_weights = true,
 	  .tp_overlap = true,
 	  .chunks = CHUNKS,
-	  .again = LAYERS_AGAIN,
+	  .again = LAYERS_AGAIN | BIT(FO_PLAN_AGAIN_FRONT),
 	  .types = BIT(FO_PREDICT_BF16) | BIT(FO_PREDICT_FP8) | BIT(FO_PREDICT_FP32),
 	  .formats = FORMAT_PLAIN | BIT(FO_PREDICT_FORMAT_SPLIT) | BIT(FO_PREDICT_FORMAT_BF16) |
 		     BIT(FO_PREDICT_FORMAT_ALL_BF16),
 	  /* pass.recompute-layers are the first of the model, not of each stage. */
-	  .again_piped = BIT(FO_PLAN_AGAIN_NONE) | BIT(FO_PLAN_AGAIN_FULL),
+	  .again_piped = BIT(FO_PLAN_AGAIN_NONE) | BIT(FO_PLAN_AGAIN_FULL) | BIT(FO_PLAN_AGAIN_FRONT),
 	  .executes = true,
 	  .origin = "src/program/run.c: mesh.*, pass.pp, pass.zero, pass.zero-reshard, pass.tp-async, "
 		    "pass.recompute-layers" },
@@ -137,11 +137,15 @@ const struct fo_plan_framework *fo_plan_framework_of_form(const char *form)
 	return f ? f : fo_plan_framework_of("any");
 }
 
-const char *const fo_plan_again_name[FO_PLAN_AGAINS] = {
-	"none", "selective", "a quarter of the layers", "half of the layers", "three quarters of the layers", "full",
+const char *const fo_plan_again_id[FO_PLAN_AGAINS] = {
+	"none", "selective", "quarter", "half", "three-quarters", "full", "first-stages",
 };
-const char *const fo_plan_again_short[FO_PLAN_AGAINS] = { "none", "select", "1/4", "1/2", "3/4", "full" };
-static const double again_of[FO_PLAN_AGAINS] = { 0, .5, .25, .5, .75, 1 };
+const char *const fo_plan_again_name[FO_PLAN_AGAINS] = {
+	"none", "selective",        "a quarter of the layers", "half of the layers", "three quarters of the layers",
+	"full", "the first stages",
+};
+const char *const fo_plan_again_short[FO_PLAN_AGAINS] = { "none", "select", "1/4", "1/2", "3/4", "full", "first" };
+static const double again_of[FO_PLAN_AGAINS] = { 0, .5, .25, .5, .75, 1, 1 };
 
 /* ---- what is legal ---- */
 
@@ -215,6 +219,25 @@ uint32_t fo_plan_types_8(const struct fo_plan_asked *a)
 		if (TYPES_8 & a->framework->types & BIT(t) && fo_plan_has_type(&a->base.job.machine, t))
 			types |= BIT(t);
 	return types;
+}
+
+static bool has_front(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	return l->pp > 1 && l->schedule == FO_PREDICT_1F1B && l->chunks <= 1 && l->zero < 3 &&
+	       divides(a->base.job.model.layers, l->pp);
+}
+
+/* Recomputation in a pipeline's first stages alone. Other schedules than 1F1B hold as much in all stages, and gathers
+ * of weights hide behind what is recomputed; the closed form is exact where pp divides the layers. */
+static const char *front_wrong(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	if (!(l->again_stages > 0))
+		return NULL;
+	if (!(a->framework->again & BIT(FO_PLAN_AGAIN_FRONT)))
+		return "it recomputes alike in all stages";
+	return has_front(a, l) && l->again_stages < l->pp && !fo_predict_is_uneven(&l->uneven)
+		       ? NULL
+		       : "the first stages recompute alone with 1F1B, where pp divides the layers, without ZeRO 3";
 }
 
 /* The number type and the states' format, where they are searched. */
@@ -342,12 +365,14 @@ static const char *division_wrong(const struct fo_plan_asked *a, const struct fo
 const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
 	const char *wrong = division_wrong(a, l);
-	return wrong ? wrong : numbers_wrong(a, l);
+	if (!wrong)
+		wrong = numbers_wrong(a, l);
+	return wrong ? wrong : front_wrong(a, l);
 }
 
 int fo_plan_parts(const struct fo_predict_layout *l, double ranks)
 {
-	int again = l->recompute > 0 && l->recompute < 1;
+	int again = (l->recompute > 0 && l->recompute < 1) || l->again_stages > 0;
 	bool bubble = l->schedule == FO_PREDICT_ZERO_BUBBLE || l->schedule == FO_PREDICT_ZB_H2;
 	return 4 * (l->pp > 1) + 3 * (l->cp > 1) + 3 * (l->tp > 1) + 2 * (l->ep > 1) + 2 * (l->chunks > 1) +
 	       2 * bubble + (l->schedule == FO_PREDICT_ZB_H2) + (l->shard > 0 && l->shard < ranks) + again +
@@ -403,14 +428,19 @@ static void put(struct walk *w, int again)
 		w->l.recompute = n / of;
 	}
 	w->l.recompute_op = again == FO_PLAN_AGAIN_OP;
-	w->on = w->fn(w->ctx, &w->l, again);
+	w->l.again_stages = again == FO_PLAN_AGAIN_FRONT;
+	do
+		w->on = w->fn(w->ctx, &w->l, again);
+	while (again == FO_PLAN_AGAIN_FRONT && w->on && ++w->l.again_stages < w->l.pp);
+	w->l.again_stages = 0;
 }
 
 static void walk_again(struct walk *w)
 {
 	const struct fo_plan_fixed *f = &w->a->fixed;
 	for (int i = 0; i < FO_PLAN_AGAINS && w->on; i++)
-		if (fo_plan_agains_of(w->a->framework, w->l.pp) & BIT(i) && (f->again < 0 || f->again == i))
+		if (fo_plan_agains_of(w->a->framework, w->l.pp) & BIT(i) && (f->again < 0 || f->again == i) &&
+		    (i != FO_PLAN_AGAIN_FRONT || has_front(w->a, &w->l)))
 			put(w, i);
 }
 
@@ -687,7 +717,8 @@ bool fo_plan_same(const struct fo_predict_layout *a, const struct fo_predict_lay
 	       a->schedule == b->schedule && a->zero == b->zero && a->shard == b->shard && a->sp == b->sp &&
 	       a->micro_batch == b->micro_batch && a->recompute == b->recompute && a->recompute_op == b->recompute_op &&
 	       a->tp_overlap == b->tp_overlap && a->keeps_weights == b->keeps_weights &&
-	       a->stages_near == b->stages_near && a->type == b->type && a->format == b->format;
+	       a->stages_near == b->stages_near && a->type == b->type && a->format == b->format &&
+	       a->again_stages == b->again_stages;
 }
 
 static int64_t count_ties(const struct fo_plan *o, const struct found *f)
@@ -773,9 +804,11 @@ static fo_status refuse_batch(const struct fo_plan_asked *a)
 		snprintf(count, sizeof count, "%.15g", each);
 	if (part >= 1)
 		snprintf(parts, sizeof parts, "; %.15g have a division on %.15g of the devices", a->global_batch, part);
-	return fo_hint(fo_fail(FO_EARG, "no division of %.15g devices for a batch of %.15g sequences is legal for %s",
-			       a->devices, a->global_batch, a->framework->title),
-		       "a batch of %.15g sequences has %s for each device%s", each * a->devices, count, parts);
+	return fo_hint(fo_fail(FO_EARG, "no division of %.15g device%s for a batch of %.15g sequence%s is legal for %s",
+			       a->devices, fo_plural(a->devices), a->global_batch, fo_plural(a->global_batch),
+			       a->framework->title),
+		       "a batch of %.15g sequence%s has %s for each device%s", each * a->devices,
+		       fo_plural(each * a->devices), count, parts);
 }
 
 static fo_status refuse(const struct fo_plan_asked *a)
@@ -784,8 +817,8 @@ static fo_status refuse(const struct fo_plan_asked *a)
 	const struct fo_plan_fixed *f = &a->fixed;
 	double model = fmax(1, f->tp) * fmax(1, f->cp) * fmax(1, f->pp);
 	if (!divides(a->devices, model))
-		return fo_hint(fo_fail(FO_EARG, "%.15g devices are not divisible by the fixed degrees, %.15g",
-				       a->devices, model),
+		return fo_hint(fo_fail(FO_EARG, "%.15g device%s not divisible by the fixed degrees, %.15g", a->devices,
+				       fo_word(a->devices, " is", "s are"), model),
 			       "%.15g devices are", fmax(1, ceil(a->devices / model)) * model);
 	if (f->tp > 0 && !divides(m->heads, f->tp))
 		return fo_fail(FO_EARG, "tp %.15g does not divide the model's %.15g heads", f->tp, m->heads);

@@ -103,6 +103,18 @@ static double most_credible(const struct fo_predict_machine *d, enum fo_predict_
 	return MOST_UNKNOWN;
 }
 
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+#define PUBLISHED TEXT(FO_PREDICT_PUBLISHED_DEVICES)
+const char *fo_predict_size_doubt(const struct fo_predict_machine *m, double devices)
+{
+	if (devices <= m->per_node || devices <= FO_PREDICT_PUBLISHED_DEVICES || m->net_share > 0)
+		return NULL;
+	return "no published run behind the prediction has more than " PUBLISHED
+	       " devices, and what the network of a larger cluster carries is a guess: the figures hold if "
+	       "collectives reach there what they reach on smaller ones, which a measured bandwidth tells";
+}
+
 const char fo_predict_too_large[] = "more memory than the device has";
 
 void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
@@ -159,4 +171,5 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 		out->flag = "above the best MFU that anyone published on a device of its class in this number type";
 	else if (out->bytes.low > fmax(d->memory_bytes, d->memory_most))
 		out->flag = fo_predict_too_large;
+	out->size = fo_predict_size_doubt(d, l->devices);
 }

@@ -174,6 +174,7 @@ struct fo_predict_layout {
 	double recompute;     /* share of each layer's forward that backward repeats: 1 full */
 	bool recompute_core;  /* the attention's core */
 	bool recompute_ffn;   /* the up projections and the activation */
+	double again_stages;  /* recompute is that of the first so many stages of a pipeline alone; 0: of all */
 	bool recompute_op;    /* the half of it that torchtitan's selective has: of products every second */
 	unsigned again;       /* FO_PREDICT_AGAIN_... */
 	int tp_overlap;       /* 1: hidden behind products, -1: not, 0: as the style does */
@@ -230,6 +231,7 @@ struct fo_predict_slots {
 	double work[2];                   /* of a layer, with what is computed again and launches that it waits for */
 	double call[FO_PREDICT_CALLS][2]; /* of a layer, exposed */
 	double head[2];
+	double again;               /* of work's backward, what the stages behind again_stages do not have */
 	double weight, head_weight; /* of backward, what makes the weights' gradients */
 	double hop;                 /* that a slot waits for its message between stages */
 	double exchange;            /* of gradients and weights, once a step, exposed */
@@ -313,7 +315,13 @@ struct fo_predict_certainty {
 	int terms;
 	bool bounded;     /* the fast end is where all useful FLOP are done at the dense peak */
 	const char *flag; /* why to distrust it: above the best published MFU of its class, ...; NULL */
+	const char *size; /* fo_predict_size_doubt */
 };
+/* The largest cluster of data/published_runs.csv (tests/unit/test_scale.c compares). */
+#define FO_PREDICT_PUBLISHED_DEVICES 2048
+/* One sentence, for more devices than anyone published over a network that nobody measured: the figures of such a
+ * cluster are marked "?". NULL: they are known as well as others. */
+const char *fo_predict_size_doubt(const struct fo_predict_machine *m, double devices);
 extern const char fo_predict_too_large[]; /* a flag: the memory is above the device's */
 /* About fifty points. */
 void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,

@@ -523,7 +523,7 @@ static void check_parts(struct fo_opt_set *s, const struct fo_run *r)
 			       "mesh.pp-layers=%s is a list of %d, and mesh.pp=%lld stages of %lld part%s each "
 			       "take %lld",
 			       fo_str_visible(shown, sizeof shown, r->pp_layers), list.parts, (long long)r->pp,
-			       (long long)chunks, chunks == 1 ? "" : "s", (long long)(r->pp * chunks));
+			       (long long)chunks, fo_plural(chunks), (long long)(r->pp * chunks));
 }
 
 static void check_mesh(struct fo_opt_set *s, const struct fo_run *r)

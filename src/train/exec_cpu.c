@@ -645,7 +645,7 @@ static void assign_lanes(struct fo_exec *e)
 static void set_pace(struct fo_exec *e)
 {
 	const struct fo_rates *r = e->o.pace->rates;
-	struct fo_op_time *of = fo_rates_step(r, e->p, &e->u, e->o.pace->pairs);
+	struct fo_op_time *of = fo_rates_step(r, e->p, &e->u, e->o.pace->pairs, NULL);
 	e->cpu->pace_ns = fo_xmalloc((size_t)(e->u.n + 1) * sizeof *e->cpu->pace_ns);
 	for (int i = 0; i < e->u.n; i++)
 		if (fo_op_has_kernel(fo_instance_op(e->p, &e->u, i)->kind))

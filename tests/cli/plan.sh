@@ -231,14 +231,40 @@ holds 'd["fewer_devices"] == 8 and d["fewer"] == json.load(open("part"))["best"]
 holds '[m["gains"] for m in d["more"][:5]] == ["no", "yes", "no", "yes", "not possible"]' slow
 holds 'd["fewer_devices"] == 0 and d["fewer"] == [] and d["more"][4]["devices"] == 16 and d["more"][4]["times"] < 1' part
 run 0 price slow
+# More devices than anyone published: one mark and one sentence, here and wherever the plan goes.
+many="--model llama-3.1-8b --cluster 512xHGX-H100 --seq 8192 --global-batch 4096 --fix tp=1,pp=1,cp=1"
+run 0 plan $many
+flat "% ? mfu_causal"
+flat "no published run behind the prediction has more than 2048 devices"
+run 0 plan $many --json=many
+holds '"no published run" in d["size_doubt"]' many
+run 0 price many
+flat "?: the plan: no published run behind"
+run 0 compare many many
+flat "?: B: no published run behind"
+run 0 plan $many --measured-bandwidth 40
+! grep -q 'no published run' out || wrong "the network was measured"
+run 0 plan $eight --json=few
+holds 'd["size_doubt"] is None' few
+run 0 predict --model llama-3.1-8b --framework torchtitan --cluster 512xHGX-H100 --seq 8192 --global-batch 4096
+flat "% ? ("
+# What a plan says of recomputation can be given back, also to predict: a part of the layers.
+again="--model llama-3.1-405b --cluster 16xHGX-H100 --seq 8192 --global-batch 128"
+for word in quarter half three-quarters; do
+	run 0 plan $again --recompute $word --json=again
+	holds "all(p['recompute'] == '$word' for p in d['points'] + d['best'])" again
+done
+run 0 predict --model llama-3.1-8b --framework flatout --cluster 1xHGX-H100 --seq 8192 --global-batch 8 --recompute half --json=half
+holds 'abs(d["layout"]["recompute"] - 0.5) < 1e-9' half
+refused 2 "leave one of them out" --model llama-3.1-8b --torchtitan "$titan" --cluster 2xHGX-B200 --recompute half --recompute-layers 3
 # What does not fit is said as predict says it, with its status.
 large="--model llama-3.1-405b --cluster 1xHGX-H100 --seq 8192 --global-batch 128"
 run 1 plan $large
 flat "llama-3.1-405b does not fit on these devices: the smallest of"
 flat "such devices would hold it"
 run 1 plan $large --json=large
-holds 'd["fit"] == "does not fit" and d["smallest_bytes"] > d["usable_bytes"] and d["devices_that_hold_it"] == 96 and d["batch_that_they_hold"] == 128' large
-run 0 plan --model llama-3.1-405b --cluster 12xHGX-H100 --seq 8192 --global-batch 128 --json=held
+holds 'd["fit"] == "does not fit" and d["smallest_bytes"] > d["usable_bytes"] and d["devices_that_hold_it"] == 112 and d["batch_that_they_hold"] == 128' large
+run 0 plan --model llama-3.1-405b --cluster 14xHGX-H100 --seq 8192 --global-batch 128 --json=held
 holds 'd["timed"] > 0' held
 run 1 predict --model llama-3.1-405b --cluster 1xHGX-H100 --seq 8192 --global-batch 128
 flat "llama-3.1-405b does not fit on these devices:"
@@ -264,6 +290,13 @@ grep -q "^  pp: 3$" stages.yaml || wrong "no three stages: $(cat stages.yaml)"
 grep -q "^  pp-layers: 11,11,10$" stages.yaml || wrong "not the layers that were planned: $(cat stages.yaml)"
 run 0 config stages.yaml
 refused 2 "1F1B takes as long" $eight --schedule gpipe
+# The first stages alone recompute: the model's first layers of the run file, which predict reads so.
+run 0 plan --model llama-3.1-70b --cluster 12xHGX-H100 --seq 8192 --global-batch 192 --framework flatout --fix pp=8,cp=4,tp=1 --json=front
+"$python" -c 'import json
+open("front.yaml", "w").write(json.load(open("front"))["settings"]["flatout"])'
+holds '"stages" in d["best"][0]["recompute"]' front
+run 0 predict front.yaml --cluster 12xHGX-H100 --json=two
+holds 'abs(d["step_seconds"]["mid"] / json.load(open("front"))["best"][0]["step_seconds"] - 1) < 1e-6' two
 
 # Ranks of a machine that was measured: the time that is planned is the one that is predicted, what a flag says is kept.
 profile=$source/fuzz/corpus/profile/two_cores.json
