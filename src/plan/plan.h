@@ -78,7 +78,7 @@ struct fo_plan_asked {
 	double memory_bytes;          /* that a division may take; 0: the machine's */
 	bool half;                    /* FO_PREDICT_BF16 is fp16 here */
 	const struct fo_model *model; /* what Flatout's executor is asked about; NULL: it is not asked */
-	/* Of Flatout: what it has planned of programs (programs.h), to which a search adds. All that it returns fits by
+	/* Of Flatout, beside `model`: what it has planned of programs (programs.h), to which a search adds. All that it returns fits by
 	 * its program, or by the estimate's upper end where that takes too long. NULL: all memory is estimated. */
 	struct fo_plan_programs *programs;
 	bool programs_of_best; /* of the fastest and the one to take alone */
