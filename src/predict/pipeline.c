@@ -9,6 +9,7 @@
 #include "predict/pipeline.h"
 
 #include "base/mem.h"
+#include "program/schedule.h"
 
 #include <stdlib.h>
 
@@ -250,8 +251,66 @@ static void interleaved(struct pipe *x)
 	}
 }
 
+/* ---- messages beside work ---- */
+
+static double layers_of(const struct fo_predict_pipeline *o, int32_t stage)
+{
+	const struct fo_predict_uneven *u = &o->uneven;
+	if (!fo_predict_is_uneven(u))
+		return o->fewest + (stage < o->full);
+	if (stage == 0)
+		return u->first;
+	return stage == (int32_t)o->stages - 1 ? u->last : u->middle;
+}
+
+/* A transfer and its slots have lanes of their own, as Flatout's executor gives them. False: no such schedule, or too
+ * many slots. */
+static bool go_ahead(const struct fo_predict_pipeline *o, double *seconds)
+{
+	static const enum fo_pp_kind kind[] = { [FO_PREDICT_1F1B] = FO_PP_1F1B,
+						[FO_PREDICT_INTERLEAVED] = FO_PP_INTERLEAVED,
+						[FO_PREDICT_ZERO_BUBBLE] = FO_PP_ZB_H1,
+						[FO_PREDICT_ZB_H2] = FO_PP_ZB_H2,
+						[FO_PREDICT_GPIPE] = FO_PP_GPIPE };
+	const double v = o->schedule == FO_PREDICT_INTERLEAVED ? o->chunks : 1;
+	if (o->stages * o->micro_batches * v > FO_PREDICT_WALKED)
+		return false;
+	const struct fo_pp_shape shape = { .kind = kind[o->schedule],
+					   .stages = (int32_t)o->stages,
+					   .micro_batches = (int32_t)ceil(o->micro_batches),
+					   .chunks = (int32_t)v };
+	if (fo_pp_legal(&shape) != FO_OK) {
+		fo_err_clear();
+		return false;
+	}
+	const int32_t parts = fo_pp_parts(&shape);
+	double *times = fo_xmalloc(3 * (size_t)parts * sizeof *times);
+	for (int32_t k = 0; k < 3; k++)
+		for (int32_t i = 0; i < parts; i++)
+			times[k * parts + i] = layers_of(o, i % shape.stages) / v * o->layer[k] +
+					       (i == parts - 1) * o->head[k] + (i == 0 && k < 2 ? o->embed[k] : 0);
+	const struct fo_pp_times t = {
+		.forward = times, .input = times + parts, .weight = times + 2 * parts, .send_s = o->hop
+	};
+	struct fo_pp_plan plan;
+	struct fo_pp_walk walk;
+	fo_pp_plan_of(&plan, &shape);
+	const fo_status st = fo_pp_walk_of(&walk, &plan, &t, FO_PP_LANES);
+	if (st == FO_OK) {
+		*seconds = walk.step_s;
+		fo_pp_walk_free(&walk);
+	}
+	fo_err_clear();
+	fo_pp_plan_free(&plan);
+	free(times);
+	return st == FO_OK;
+}
+
 double fo_predict_pipeline_s(const struct fo_predict_pipeline *o)
 {
+	double seconds;
+	if (o->ahead && go_ahead(o, &seconds))
+		return seconds;
 	struct pipe x = { .of = o, .p = o->stages, .m = o->micro_batches };
 	const double v = o->schedule == FO_PREDICT_INTERLEAVED ? o->chunks : 1;
 	const bool apart = v > 1; /* the head has no part in a chunk's time */
