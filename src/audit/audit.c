@@ -129,11 +129,9 @@ void fo_audit_doc_verdict(struct fo_doc *d, const struct fo_audit *a)
 	size_t serious = fo_audit_of(a, FO_AUDIT_SERIOUS), advice = fo_audit_of(a, FO_AUDIT_ADVICE),
 	       notes = fo_audit_of(a, FO_AUDIT_NOTE);
 	const char *rest = fo_doc_printf(d, "%zu of advice, %zu note%s; %lld rule%s looked", advice, notes,
-					 fo_doc_plural((int64_t)notes), (long long)a->checked,
-					 fo_doc_plural(a->checked));
+					 fo_plural(notes), (long long)a->checked, fo_plural(a->checked));
 	if (serious)
-		fo_doc_verdict(d, FO_DOC_BAD, "Audit", "%zu serious finding%s, %s", serious,
-			       fo_doc_plural((int64_t)serious), rest);
+		fo_doc_verdict(d, FO_DOC_BAD, "Audit", "%zu serious finding%s, %s", serious, fo_plural(serious), rest);
 	else if (a->little && a->little_why)
 		fo_doc_verdict(d, FO_DOC_PLAIN, "Audit", "little is known: %s; give %s; %s", a->little_why, a->little,
 			       rest);
@@ -142,7 +140,7 @@ void fo_audit_doc_verdict(struct fo_doc *d, const struct fo_audit *a)
 			       "little is known: %lld of %lld rules could look; give %s; "
 			       "%zu of advice, %zu note%s",
 			       (long long)a->checked, (long long)a->concerned, a->little, advice, notes,
-			       fo_doc_plural((int64_t)notes));
+			       fo_plural(notes));
 	else if (a->checked)
 		fo_doc_verdict(d, FO_DOC_GOOD, "Audit", "no serious finding, %s", rest);
 	else

@@ -102,10 +102,9 @@ static void gap_of_settings(struct fo_site *s, const struct wanted *w)
 			fo_str_printf(&list, "%c", *id >= 'A' && *id <= 'Z' ? *id + 32 : *id);
 	}
 	if (n)
-		fo_audit_not_known(
-			s->audit,
-			fo_site_say(s, "%d setting%s that no file states: %s", n, n == 1 ? "" : "s", list.data),
-			"--set NAME=VALUE");
+		fo_audit_not_known(s->audit,
+				   fo_site_say(s, "%d setting%s that no file states: %s", n, fo_plural(n), list.data),
+				   "--set NAME=VALUE");
 	fo_str_fini(&list);
 }
 
@@ -142,7 +141,7 @@ static void gap_of_facts(struct fo_site *s)
 	if (n)
 		fo_audit_not_known(s->audit,
 				   fo_site_say(s, "%lld setting%s of the files that no rule reads: %s%s", (long long)n,
-					       n == 1 ? "" : "s", list.data, n > SHOWN ? ", ..." : ""),
+					       fo_plural(n), list.data, n > SHOWN ? ", ..." : ""),
 				   "the framework's manual");
 	fo_str_fini(&list);
 }

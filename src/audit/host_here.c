@@ -292,6 +292,6 @@ void fo_host_read_here(struct fo_host_facts *f, const char *root)
 	if (fo_fs_exists(fo_arena_printf(&a, "%s/sys/class/kfd", root)))
 		tell(&r, FO_HOST_ROCM, NAN, "an AMD GPU's driver is loaded", "/sys/class/kfd");
 	fo_arena_say(&f->arena, &f->read, &f->reads, "this machine: /proc, /sys, the environment, %zu GPU%s by NVML",
-		     f->host[host].gpus, f->host[host].gpus == 1 ? "" : "s");
+		     f->host[host].gpus, fo_plural(f->host[host].gpus));
 	fo_arena_fini(&a);
 }

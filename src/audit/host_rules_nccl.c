@@ -19,7 +19,7 @@ static const struct fo_host_fact *var(const struct fo_look *k, const char *name)
 static bool is(const struct fo_host_fact *f, const char *value) { return f && !strcasecmp(f->text, value); }
 static bool has_environment(const struct fo_look *k) { return k->host->variables > 0; }
 
-static const char *ports(int n) { return n == 1 ? "port" : "ports"; }
+static const char *ports(int n) { return fo_word(n, "port", "ports"); }
 
 static const char *net_words(enum fo_host_net n)
 {
@@ -285,14 +285,14 @@ static bool look_warnings(struct fo_look *k)
 {
 	const struct fo_host_fact *f = fo_host_told(k->host, FO_HOST_NCCL_WARN);
 	if (f)
-		fo_look_add(k, f,
-			    (struct fo_audit_finding){
-				    .level = FO_AUDIT_ADVICE,
-				    .title = fo_look_text(k, "NCCL warned %.0f time%s", f->number,
-							  f->number == 1 ? "" : "s"),
-				    .now = f->text,
-				    .proposed = "read the first warning; later ones often follow from it",
-				    .why = "it warns where a call of the system or of another library fails" });
+		fo_look_add(
+			k, f,
+			(struct fo_audit_finding){
+				.level = FO_AUDIT_ADVICE,
+				.title = fo_look_text(k, "NCCL warned %.0f time%s", f->number, fo_plural(f->number)),
+				.now = f->text,
+				.proposed = "read the first warning; later ones often follow from it",
+				.why = "it warns where a call of the system or of another library fails" });
 	return fo_host_told(k->host, FO_HOST_NET) || fo_host_told(k->host, FO_HOST_NCCL);
 }
 

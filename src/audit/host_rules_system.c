@@ -91,7 +91,7 @@ static bool look_affinity(struct fo_look *k)
 			(struct fo_audit_finding){
 				.level = FO_AUDIT_SERIOUS,
 				.title = fo_look_text(k, "the process may use %.0f processor%s", f->number,
-						      f->number == 1 ? "" : "s"),
+						      fo_plural(f->number)),
 				.setting = "affinity",
 				.now = f->text,
 				.proposed = "the host's cores / GPUs for each rank (srun --cpus-per-task, --cpu-bind)",
@@ -126,7 +126,7 @@ static bool look_group_cpus(struct fo_look *k)
 	struct fo_audit_finding o = {
 		.level = FO_AUDIT_ADVICE,
 		.title = fo_look_text(k, "the control group grants %.4g processors for %.0f GPU%s", f->number, gpus,
-				      fo_doc_plural((int64_t)gpus)),
+				      fo_plural(gpus)),
 		.setting = "cpu.max",
 		.now = fo_look_text(k, "%.4g processors", f->number),
 		.proposed = fo_look_text(k, "at least %.0f, better no limit (Kubernetes: limits.cpu)",

@@ -1,6 +1,8 @@
 /* Rules about memory: does the job fit, and does it pay for memory that it does not need? */
 #include "audit/config_int.h"
 
+#include "plan/more.h"
+
 #include <string.h>
 
 /* ---- does it fit? ---- */
@@ -131,11 +133,11 @@ static bool many_remedies(const struct fo_site *s, struct remedy *all, struct fo
 static const char *parts_text(const struct fo_site *s)
 {
 	const char *text = NULL;
-	for (int p = 0; p < FO_JOB_PARTS; p++) {
+	for (int p = 0; p < FO_PREDICT_MEMORIES; p++) {
 		struct fo_range r = s->memory->part[p];
 		if (!fo_range_known(r) || r.high < 0.5e9)
 			continue;
-		const char *one = fo_site_say(s, "%s %s", fo_job_part_name[p], fo_site_gb(s, r));
+		const char *one = fo_site_say(s, "%s %s", fo_predict_memory_name[p], fo_site_gb(s, r));
 		text = text ? fo_site_say(s, "%s, %s", text, one) : one;
 	}
 	return text ? text : "";
@@ -144,8 +146,9 @@ static const char *parts_text(const struct fo_site *s)
 /* How many devices hold it with what is sharded spread over more of them; 0: 64 times as many do not. */
 static double devices_that_hold(const struct fo_site *s)
 {
-	double now = s->shape->devices;
-	for (double devices = 2 * now; devices <= 64 * now; devices *= 2) {
+	double now = s->shape->devices, node = s->cluster->per_node > 0 ? s->cluster->per_node : 1;
+	for (double devices = fo_plan_next_size(node, now); devices <= 64 * now;
+	     devices = fo_plan_next_size(node, devices)) {
 		struct fo_cluster more = *s->cluster;
 		more.devices = devices;
 		more.nodes = s->cluster->per_node > 0 ? ceil(devices / s->cluster->per_node) : s->cluster->nodes;

@@ -59,7 +59,7 @@ static void look_bubble(struct fo_site *s)
 		.title = fo_site_say(s, "The pipeline's stages wait for %.*f %% of each step", share < 0.1,
 				     100 * share),
 		.why = fo_site_say(s, "%.0f stages of %.0f chunk%s and %.0f micro-batches: (p - 1) / (v m + p - 1).",
-				   h->pp, chunks_now(s), chunks_now(s) == 1 ? "" : "s", h->micro_batches),
+				   h->pp, chunks_now(s), fo_plural(chunks_now(s)), h->micro_batches),
 		.source = "Narayanan et al. 2021, section 2.2; torchtitan, Llama-3.1 405B on 512 H100: 100 to "
 			  "128 tokens/s "
 			  "from 1F1B to interleaved 1F1B",
@@ -157,7 +157,7 @@ static void look_layers(struct fo_site *s)
 	fo_site_report(
 		s, FO_AUDIT_NOTE, FO_JOB_PP, NULL,
 		fo_site_say(s, "%.0f layers do not divide into %.0f stages of %.0f chunk%s", layers, pp, v,
-			    v == 1 ? "" : "s"),
+			    fo_plural(v)),
 		fo_site_say(s,
 			    "The fullest stage has about %.0f layers where %.5g would be even, unless embedding and "
 			    "head make up for it; some frameworks refuse it.",

@@ -71,8 +71,8 @@ static void look_devices(struct fo_site *s)
 	if (isnan(s->cluster->devices) || !(stated > 0) || stated == s->cluster->devices)
 		return;
 	fo_site_report(s, FO_AUDIT_NOTE, FO_JOB_DEVICES, fo_site_say(s, "%.0f", s->cluster->devices),
-		       fo_site_say(s, "The file is for %.0f device%s, the cluster has %.0f", stated,
-				   stated == 1 ? "" : "s", s->cluster->devices),
+		       fo_site_say(s, "The file is for %.0f device%s, the cluster has %.0f", stated, fo_plural(stated),
+				   s->cluster->devices),
 		       "Figures here are for the cluster.", NULL);
 }
 

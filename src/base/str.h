@@ -25,6 +25,9 @@ int fo_str_distance(const char *a, const char *b);
 /* "1.23 k", "4.56 GiB": counts with SI prefixes, bytes with binary ones; buf holds the text and is returned. */
 char *fo_str_si(char buf[32], double value, const char *unit);
 char *fo_str_bytes(char buf[32], double bytes);
+/* A noun's form for a number: fo_word(n, "is", "are"), and what stands behind "device": "" or "s". */
+static inline const char *fo_word(double n, const char *one, const char *many) { return n == 1 ? one : many; }
+static inline const char *fo_plural(double n) { return fo_word(n, "", "s"); }
 /* Drops the sign of a NaN before it is printed: "-nan" reads like a value. */
 static inline double fo_unsigned_nan(double v) { return v != v ? __builtin_nan("") : v; }
 /* The UTF-8 sequence at s[0..n): its length, 0 where it is broken (overlong, surrogate, cut, above U+10FFFF); *code,

@@ -71,7 +71,7 @@ static void say_read(struct looked *l)
 			      i ? ""
 				: fo_arena_printf(&l->audit.arena, "%s, %d setting%s that rules know",
 						  l->job.form ? l->job.form->name : "unknown", stated,
-						  fo_doc_plural(stated)));
+						  fo_plural(stated)));
 	if (l->job.has_model)
 		fo_audit_read(&l->audit, "model %s, from %s", l->job.model.name,
 			      l->job.model_from ? l->job.model_from : "the files");

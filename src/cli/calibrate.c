@@ -275,7 +275,7 @@ static void print_profile(const struct fo_limits *m, const struct fo_roofline *f
 	fo_doc_line(&head, "profile of", "%s", m->cpu);
 	if (*m->date)
 		fo_doc_line(&head, "calibrated", "%s, kernels up to %s, %d thread%s", m->date, m->isa, f->threads,
-			    f->threads == 1 ? "" : "s");
+			    fo_plural(f->threads));
 	say_state(&m->state, &head);
 	fo_cli_print(stdout, &head);
 	print_picture(f);

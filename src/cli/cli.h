@@ -178,6 +178,5 @@ static inline fo_status fo_cli_found(void)
 }
 /* FO_EARG for options of which only one can count. */
 #define fo_cli_contradict(...) fo_hint(fo_fail(FO_EARG, __VA_ARGS__), "leave one of them out")
-static inline const char *fo_cli_plural(int64_t n, const char *one, const char *many) { return n == 1 ? one : many; }
 
 #endif

@@ -76,10 +76,8 @@ static const char *division_text(struct fo_doc *d, const struct fo_plan_file_poi
 	return t;
 }
 
-static const char *doubt_of(const struct fo_cli_side *s)
-{
-	return s->plan.doubt && *s->plan.doubt ? s->plan.doubt : NULL;
-}
+/* A text of a file; NULL: it has none. */
+static const char *said(const char *text) { return text && *text ? text : NULL; }
 
 static const char *letter(struct fo_doc *d, int i) { return fo_doc_printf(d, "%c", 'A' + i); }
 
@@ -143,7 +141,7 @@ static void cells_of(struct fo_doc *d, const struct fo_cli_side *s, const struct
 	cell[STEP] = fo_cli_range(d, (struct fo_range){ b->seconds_low, b->seconds_high }, FO_DRAW_SECONDS);
 	cell[SPEED] = rate_text(d, f->tokens_s);
 	cell[EACH] = rate_text(d, fo_range_scaled(1 / p->devices, f->tokens_s));
-	cell[MFU] = percent_text(d, f->mfu);
+	cell[MFU] = fo_doc_printf(d, "%s%s", percent_text(d, f->mfu), fo_cli_mark(p->size));
 	cell[TYPE] = fo_doc_printf(d, "%s/s (%s)", fo_doc_si(d, p->peak_flop_s, "FLOP"), p->type);
 	cell[MEMORY] = fo_doc_num(d, b->bytes, FO_DRAW_BYTES);
 	cell[MILLION] = fo_cli_money(d, c->million.cost);
@@ -269,8 +267,7 @@ static void document(struct fo_doc *d, const struct fo_cli_plans *x, const struc
 	fo_doc_line(d, "model", "%s, sequences of %.15g tokens", a->model, a->seq);
 	for (int i = 0; i < x->sides; i++) {
 		fo_doc_line(d, letter(d, i), "%s", x->side[i].name);
-		if (doubt_of(&x->side[i]))
-			fo_doc_verdict(d, FO_DOC_BAD, "doubt", "%s: %s", letter(d, i), doubt_of(&x->side[i]));
+		fo_cli_say_doubts(d, letter(d, i), x->side[i].plan.doubt, x->side[i].plan.size);
 	}
 	for (int i = 1; i < x->sides; i++) {
 		say_speed(d, f, i);
@@ -297,7 +294,7 @@ static void write_json(struct fo_json *j, const struct fo_cli_plans *x, const st
 		fo_json_put(j, FO_TEXT("name", x->side[i].name), FO_TEXT("device", p->device),
 			    FO_REAL("devices", p->devices), FO_TEXT("type", p->type),
 			    FO_REAL("global_batch", p->global_batch), FO_REAL("peak_flop_s", p->peak_flop_s),
-			    FO_TEXT("doubt", doubt_of(&x->side[i])));
+			    FO_TEXT("doubt", said(p->doubt)), FO_TEXT("size_doubt", said(p->size)));
 		fo_cli_json_range(j, "step_seconds", p->best[0].seconds,
 				  (struct fo_range){ p->best[0].seconds_low, p->best[0].seconds_high });
 		fo_cli_json_range(j, "tokens_per_second", f[i].tokens_mid, f[i].tokens_s);
@@ -424,14 +421,14 @@ static fo_status plan_side(const struct fo_cli_call *call, const char *cluster, 
 	struct fo_cli_job job = in->job;
 	*p = (struct fo_cli_planned){ .asked = &a };
 	job.cluster = cluster;
-	fo_status st = fo_cli_plan_read(call, &job, in->fix, p);
+	fo_status st = fo_cli_plan_read(call, &job, in->fix, NULL, p);
 	if (st == FO_OK)
 		st = side_rates(x, &in->cost, x->sides, sides, a.cluster.device, job.watts);
 	if (st == FO_OK)
 		st = fo_plan_search(&p->plan, &p->ask);
 	if (st == FO_ENOMEM)
-		st = fo_hint(fo_fail(FO_ENOMEM, "%s fits on '%s' in none of %lld divisions", a.job.model.name, cluster,
-				     (long long)p->plan.legal),
+		st = fo_hint(fo_fail(FO_ENOMEM, "%s fits on '%s' in none of %lld division%s", a.job.model.name, cluster,
+				     (long long)p->plan.legal, fo_plural(p->plan.legal)),
 			     "'flatout plan' says how many devices hold it");
 	if (st == FO_OK) {
 		fo_predict_certainty_of(&p->ask.base, &p->plan.point[p->plan.named].layout,
@@ -463,7 +460,7 @@ static fo_status run(const struct fo_cli_call *call)
 	for (const char *p = list; *p; p++)
 		n += *p == ',';
 	if (n < 2 || n > FO_CLI_SIDES)
-		st = fo_hint(fo_fail(FO_EARG, "--clusters names %d cluster%s, expected two to %d", n, n == 1 ? "" : "s",
+		st = fo_hint(fo_fail(FO_EARG, "--clusters names %d cluster%s, expected two to %d", n, fo_plural(n),
 				     FO_CLI_SIDES),
 			     "--clusters=16xHGX-H100,16xHGX-B200");
 	for (int i = 0; i < n && st == FO_OK; i++)

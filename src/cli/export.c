@@ -337,8 +337,8 @@ static fo_status export_run(const struct fo_cli_call *call, const struct fo_reco
 	if (*in->tensorboard) {
 		FO_TRY(fo_tensorboard_export(r, in->tensorboard, &path));
 		say_wrote(call, "tensorboard", path, "%lld %s, %lld %s", (long long)r->step.n,
-			  fo_cli_plural(r->step.n, "step", "steps"), (long long)r->evals,
-			  fo_cli_plural(r->evals, "evaluation", "evaluations"));
+			  fo_word(r->step.n, "step", "steps"), (long long)r->evals,
+			  fo_word(r->evals, "evaluation", "evaluations"));
 		free(path);
 	}
 	if (*in->prometheus) {
@@ -390,7 +390,7 @@ static fo_status write_one(const struct fo_cli_call *call, const char *key, cons
 		return FO_OK;
 	FO_TRY(write_file(path, fill, &job, &bytes));
 	say_wrote(call, key, path, "%lld operations of %d rank%s, %s", (long long)job.rows, s->count,
-		  fo_doc_plural(s->count), fo_doc_bytes(call->doc, bytes));
+		  fo_plural(s->count), fo_doc_bytes(call->doc, bytes));
 	return FO_OK;
 }
 

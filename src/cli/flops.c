@@ -225,7 +225,7 @@ static void say(const struct result *r, struct fo_doc *d)
 	fo_doc_line(d, "dimensions from", "%s", r->source);
 	if (r->m.mtp_modules > r->m.mtp_counted)
 		fo_doc_line(d, "not counted", "%s: --mtp counts %s", fo_model_mtp_text(mtp, r->m.mtp_modules),
-			    fo_cli_plural((int)r->m.mtp_modules, "it", "them"));
+			    fo_word(r->m.mtp_modules, "it", "them"));
 	say_components(r, d);
 	say_rules(r, d);
 	if (r->m.max_position > 0 && r->in.seq > r->m.max_position)

@@ -101,9 +101,10 @@ static void say_head(struct fo_doc *d, const struct shown *w)
 	if (l->baseline.shape.global_batch != l->top.shape.global_batch)
 		fo_doc_line(d, "batch", "a step goes from %.15g to %.15g sequence%s; --global-batch fixes it",
 			    l->baseline.shape.global_batch, l->top.shape.global_batch,
-			    fo_doc_plural((int64_t)l->top.shape.global_batch));
+			    fo_plural(l->top.shape.global_batch));
 	if (!l->base_fits)
 		fo_doc_verdict(d, FO_DOC_BAD, "doubt", "the baseline itself may not fit in memory");
+	fo_cli_say_doubts(d, NULL, l->top_sure.flag, l->top_sure.size);
 	if (w->assumed)
 		fo_doc_line(d, "assumed", "%s", w->assumed);
 	for (int i = 0; i < w->a->notes; i++)

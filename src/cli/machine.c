@@ -17,7 +17,7 @@ static const struct fo_opt rows[] = { FO_CLI_OUTPUT_ROWS(struct machine, "machin
 
 static const char *count(struct fo_doc *d, const char *text, int n, const char *one, const char *many)
 {
-	return n < 0 ? text : fo_doc_join(d, text, fo_doc_printf(d, "%d %s", n, fo_cli_plural(n, one, many)));
+	return n < 0 ? text : fo_doc_join(d, text, fo_doc_printf(d, "%d %s", n, fo_word(n, one, many)));
 }
 
 static void line(struct fo_doc *d, const char *label, const char *text)

@@ -193,7 +193,7 @@ static fo_status check_share(struct result *r)
 			       "an MFU of %.2f %% (rule %s) cannot be: %lld x %s in %s %s at most %s tokens/s of this "
 			       "model, not %s",
 			       100 * share, headline_rule(r), (long long)r->in.devices, r->device->name, r->type,
-			       fo_cli_plural(r->in.devices, "does", "do"), plain(r, r->tokens_per_second / share),
+			       fo_word(r->in.devices, "does", "do"), plain(r, r->tokens_per_second / share),
 			       plain(r, r->tokens_per_second)),
 		       "%s", doubts(r, share));
 }
@@ -228,8 +228,8 @@ static void add_notes(struct result *r)
 	if (r->model.mtp_modules > r->model.mtp_counted)
 		add_note(r, fo_arena_printf(&r->arena, "the model's %s %s not counted: --mtp counts %s",
 					    fo_model_mtp_text(mtp, r->model.mtp_modules),
-					    fo_cli_plural(r->model.mtp_modules, "is", "are"),
-					    fo_cli_plural(r->model.mtp_modules, "it", "them")));
+					    fo_word(r->model.mtp_modules, "is", "are"),
+					    fo_word(r->model.mtp_modules, "it", "them")));
 	if (rate(r, r->flop.mfu) > r->peak)
 		add_note(r, fo_arena_printf(&r->arena,
 					    "rule mfu counts attention over all pairs of tokens, causal kernels do "
@@ -382,10 +382,10 @@ static fo_status find_here(struct result *r)
 		at = p && (!at || known[k].precision == (int)r->precision) ? p : at;
 	}
 	if (at) {
-		r->here.source = fo_arena_printf(
-			&r->arena, "measured on this machine: %s loop, %d %s, best of %d bursts%s", at->set, threads,
-			fo_cli_plural(threads, "thread", "threads"), at->bursts,
-			fo_limits_peak_sure(at) ? "" : " (machine too busy: may be low)");
+		r->here.source = fo_arena_printf(&r->arena,
+						 "measured on this machine: %s loop, %d %s, best of %d bursts%s",
+						 at->set, threads, fo_word(threads, "thread", "threads"), at->bursts,
+						 fo_limits_peak_sure(at) ? "" : " (machine too busy: may be low)");
 		r->here.date = fo_arena_printf(&r->arena, "%.10s", at->date);
 		r->device = &r->here;
 	} else {

@@ -8,13 +8,19 @@
 struct plan {
 	struct fo_cli_job job;
 	struct fo_cli_cost cost;
-	const char *fix, *html, *json;
+	const char *precision, *state, *fix, *html, *json;
 	int objective;
 	int64_t top;
 	bool force;
 };
 static const struct fo_opt rows[] = {
-	FO_CLI_JOB_ROWS(struct plan, "plan"),
+	FO_CLI_JOB_ROWS_TYPED(struct plan, "plan",
+			      FO_OPT_TEXT(struct plan, precision, "plan.precision", "TYPE,...", NULL,
+					  "type of the linear layers' products: bf16, fp16, fp32, tf32, fp8, mxfp8, "
+					  "fp4; several are searched, any: bf16 and all that are narrower")),
+	FO_OPT_TEXT(struct plan, state, "plan.state", "FORMAT,...", NULL,
+		    "what the optimizer keeps: fp32, split (masters), bf16 or 8bit (moments), all-bf16 (no masters); "
+		    "several are searched, any: all of the framework's; not given: what computes as fp32"),
 	FO_OPT_TEXT(struct plan, fix, "plan.fix", "NAME=N,...", NULL,
 		    "what is not searched: tp=8,pp=4; an option of that name does the same"),
 	FO_OPT_ENUM(
@@ -61,7 +67,7 @@ static fo_status check_searched(const struct fo_cli_job *j, bool files, struct f
 	if (j->recompute_layers)
 		return fo_hint(fo_fail(FO_EARG, "--recompute-layers is searched: the kind of recomputation can be "
 						"fixed"),
-			       "--recompute=none, selective or full");
+			       "--recompute=none, selective, quarter, half, three-quarters or full");
 	return fo_cli_plan_settable(j->set, arena);
 }
 
@@ -70,7 +76,6 @@ static fo_status fixed_of(const struct fo_cli_job *j, const char *fix, bool file
 {
 	static const int schedule[] = { FO_PREDICT_GPIPE, FO_PREDICT_1F1B, FO_PREDICT_INTERLEAVED,
 					FO_PREDICT_ZERO_BUBBLE };
-	static const int again[] = { FO_PLAN_AGAIN_NONE, FO_PLAN_AGAIN_OP, FO_PLAN_AGAIN_FULL };
 	FO_TRY(check_searched(j, files, arena));
 	*f = FO_PLAN_FREE;
 	f->tp = (double)j->tp, f->cp = (double)j->cp, f->pp = (double)j->pp, f->ep = (double)j->ep;
@@ -79,7 +84,7 @@ static fo_status fixed_of(const struct fo_cli_job *j, const char *fix, bool file
 	if (j->schedule >= 0)
 		f->schedule = schedule[j->schedule];
 	if (j->recompute >= 0)
-		f->again = again[j->recompute];
+		f->again = j->recompute;
 	if (j->schedule >= 0 && f->schedule == FO_PREDICT_GPIPE)
 		return fo_hint(fo_fail(FO_EARG, "GPipe is not searched: 1F1B takes as long and less memory"),
 			       "--schedule=1f1b");
@@ -93,7 +98,7 @@ static void find_from(struct fo_cli_planned *p)
 	struct fo_cli_asked *a = p->asked;
 	struct fo_job_asked own;
 	struct fo_predict_step s;
-	struct fo_job_memory memory = { 0 };
+	struct fo_job_memory memory = { .fit = FO_JOB_FIT_UNKNOWN };
 	if (a->files) /* before it is asked, which completes the job */
 		fo_job_memory_of(&a->job, &a->cluster, &memory);
 	if (a->files && fo_job_ask(&a->job, &a->cluster, &a->given, &own) == FO_OK) {
@@ -102,7 +107,7 @@ static void find_from(struct fo_cli_planned *p)
 		p->from = own.layout;
 		p->from.chunks = fmax(1, own.layout.chunks);
 		p->from_seconds = s.seconds;
-		p->from_fits_not = !memory.unknown && memory.fit == FO_JOB_FITS_NOT;
+		p->from_fits_not = memory.fit == FO_JOB_FITS_NOT;
 		if (!fo_job_known(&a->job, FO_JOB_GLOBAL_BATCH))
 			fo_job_set(&a->job, FO_JOB_GLOBAL_BATCH, own.shape.global_batch);
 	}
@@ -119,14 +124,18 @@ static void find_changes(struct fo_cli_planned *p)
 	p->changes = fo_plan_changes(&p->ask, &p->from, &p->plan.point[p->plan.named].layout, p->change);
 }
 
-static fo_status ask(const struct fo_cli_job *in, const char *fix, struct fo_cli_planned *p)
+static fo_status ask(const struct fo_cli_job *in, const char *fix, const struct fo_cli_numbers *numbers,
+		     struct fo_cli_planned *p)
 {
+	static const struct fo_cli_numbers none;
 	struct fo_cli_asked *a = p->asked;
 	find_from(p);
 	double batch = fo_job_number(&a->job, FO_JOB_GLOBAL_BATCH);
-	/* A planned torchtitan job is compiled: that costs nothing but a setting. */
-	if (a->job.form && !strncmp(a->job.form->id, "torchtitan", 10) && !fo_job_stated(&a->job, FO_JOB_COMPILE))
-		fo_job_set(&a->job, FO_JOB_COMPILE, 1);
+	/* A planned torchtitan job is compiled, its loss too: that costs nothing but a setting. */
+	static const enum fo_job_setting compiled[] = { FO_JOB_COMPILE, FO_JOB_COMPILE_LOSS };
+	for (size_t i = 0; i < sizeof compiled / sizeof *compiled; i++)
+		if (a->job.form && !strncmp(a->job.form->id, "torchtitan", 10) && !fo_job_stated(&a->job, compiled[i]))
+			fo_job_set(&a->job, compiled[i], 1);
 	FO_TRY(fo_job_ask_base(&a->job, &a->cluster, &a->given, &p->job));
 	if (!(batch >= 1))
 		return fo_hint(fo_fail(FO_EARG, "how much a step is must be known: the batch is not searched"),
@@ -138,21 +147,38 @@ static fo_status ask(const struct fo_cli_job *in, const char *fix, struct fo_cli
 						 p->job.job.type == FO_PREDICT_BF16,
 					 .global_batch = batch,
 					 .model = &a->job.model };
+	FO_TRY(fo_cli_plan_take_numbers(numbers ? numbers : &none, &p->ask));
 	return fixed_of(in, fix, a->files > 0, &a->arena, &p->ask.fixed);
 }
 
+/* One type is the job's; fp16 is the job's, too, in the place of bf16. */
+static int precision_of(const struct fo_cli_numbers *n)
+{
+	if (n->types & 1u << FO_PLAN_HALF)
+		return fo_cli_plan_precision(FO_PLAN_HALF);
+	for (int i = 0; i < FO_PREDICT_TYPES; i++)
+		if (n->types == 1u << i && !n->any_type)
+			return fo_cli_plan_precision(i);
+	return -1;
+}
+
 fo_status fo_cli_plan_read(const struct fo_cli_call *call, const struct fo_cli_job *given, const char *fix,
-			   struct fo_cli_planned *p)
+			   const struct fo_cli_numbers *numbers, struct fo_cli_planned *p)
 {
 	/* A division is of use where something runs it. */
 	struct fo_cli_job job = *given;
+	struct fo_cli_numbers several = numbers ? *numbers : (struct fo_cli_numbers){ 0 };
+	if (numbers)
+		job.precision = precision_of(numbers);
+	if (job.precision >= 0 && !several.any_type && !(several.types & (several.types - 1)))
+		several.types = 0;
 	p->assumed_framework = job.framework < 0 && call->argc < 2 && !job.torchtitan && !job.megatron &&
 			       !job.deepspeed;
 	if (p->assumed_framework)
 		job.framework = FO_CLI_MEGATRON;
 	FO_TRY(fo_cli_job_read(call, &job, p->asked));
 	FO_TRY(fo_cli_job_check_device(&job, p->asked));
-	return ask(&job, fix, p);
+	return ask(&job, fix, &several, p);
 }
 
 /* ---- a part of the cluster ---- */
@@ -196,21 +222,6 @@ static void find_fewer(struct fo_cli_planned *p)
 	free(other);
 }
 
-/* How many devices of the kind hold the job in some division; 0: no number up to a million does. */
-static double devices_that_hold(const struct fo_cli_planned *p)
-{
-	struct fo_plan *other = fo_xmalloc(sizeof *other);
-	struct fo_plan_asked a = p->ask;
-	double fits = 0;
-	for (a.devices *= 2; a.devices <= 1e6 && !fits; a.devices *= 2) {
-		a.global_batch = fmax(a.global_batch, a.devices);
-		fits = fo_plan_search(other, &a) == FO_OK ? a.devices : 0;
-	}
-	fo_err_clear();
-	free(other);
-	return fits;
-}
-
 /* ---- the command ---- */
 
 static fo_status search(const struct plan *in, struct fo_cli_planned *p)
@@ -218,7 +229,7 @@ static fo_status search(const struct plan *in, struct fo_cli_planned *p)
 	fo_status st = in->objective == OBJECTIVE_COST ? search_cost(p) : fo_plan_search(&p->plan, &p->ask);
 	if (st == FO_ENOMEM && p->plan.too_large) {
 		p->fits_not = true;
-		p->would_hold = devices_that_hold(p);
+		p->would_hold = fo_plan_holding(&p->ask, &p->would_hold_batch);
 		return FO_OK;
 	}
 	FO_TRY(st);
@@ -257,7 +268,10 @@ static fo_status run(const struct fo_cli_call *call)
 	struct fo_cli_planned *p = fo_xmalloc(sizeof *p);
 	memset(p, 0, sizeof *p);
 	p->asked = &a;
-	fo_status st = fo_cli_plan_read(call, &in->job, in->fix, p);
+	struct fo_cli_numbers numbers;
+	fo_status st = fo_cli_plan_numbers(in->precision, in->state, &numbers);
+	if (st == FO_OK)
+		st = fo_cli_plan_read(call, &in->job, in->fix, &numbers, p);
 	if (st == FO_OK)
 		st = fo_cli_cost_read(&in->cost, a.cluster.device, in->job.watts, &p->rates);
 	if (st == FO_OK)
@@ -272,14 +286,17 @@ static fo_status run(const struct fo_cli_call *call)
 const struct fo_command fo_cmd_plan = {
 	.name = "plan",
 	.group = "plan",
-	.usage = "flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] [--precision P] "
-		 "[--fix tp=8,...] [--objective time|mfu|cost] [--html FILE] [--json]\n"
+	.usage = "flatout plan --model M --cluster C --seq S --global-tokens T [--framework F] "
+		 "[--precision P,...] [--state F,...] [--fix tp=8,...] [--objective time|mfu|cost] "
+		 "[--html FILE] [--json]\n"
 		 "flatout plan CONFIG... --cluster C [...]",
 	.summary = "the best division of a job over a cluster, and why",
 	.text = "Looks at every legal division of the devices into pipeline stages with schedule and chunks, data "
 		"parallelism with its ZeRO stage and shards, context, tensor and expert parallelism, with "
-		"recomputation and micro-batch. Shows the best, which of them tie, why others lose, what limits the "
-		"best, and its settings for run.yaml, torchtitan, Megatron-LM and DeepSpeed.\n\n"
+		"recomputation and micro-batch; where several are named, number types (--precision=bf16,fp8) and "
+		"formats of the optimizer's states (--state=fp32,bf16), which change what is computed. Shows the "
+		"best, which of them tie, why others lose, what limits the best, and its settings for run.yaml, "
+		"torchtitan, Megatron-LM and DeepSpeed.\n\n"
 		"  flatout plan --model llama-3.1-405b --cluster 128xHGX-H100 --seq 8192 \\\n"
 		"      --global-tokens 16M --framework megatron\n"
 		"  flatout plan --model llama-3.1-70b --cluster 16xHGX-H100 --seq 8192 \\\n"

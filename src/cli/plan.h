@@ -26,10 +26,11 @@ struct fo_cli_planned {
 	struct fo_plan_point fewer_point;
 	struct fo_predict_certainty fewer_sure;
 	int top;
-	bool assumed_framework; /* nobody named one */
-	bool cost;              /* what is best is the cheapest token */
-	bool fits_not;          /* no division does: plan has the smallest, and nothing else is filled in */
-	double would_hold;      /* so many devices would; 0: no number of them */
+	bool assumed_framework;  /* nobody named one */
+	bool cost;               /* what is best is the cheapest token */
+	bool fits_not;           /* no division does: plan has the smallest, and nothing else is filled in */
+	double would_hold;       /* so many devices would; 0: no number of them */
+	double would_hold_batch; /* of this batch */
 	/* The division of a configuration that was given, and the changes from it. */
 	bool has_from;
 	bool from_fits_not; /* its memory, as flatout predict counts it */
@@ -40,10 +41,12 @@ struct fo_cli_planned {
 	struct fo_cli_rates rates;
 	bool pictures; /* a page is wanted: they take a second look at all divisions */
 };
-/* Reads what a job is, its framework and what is fixed (fix: NAME=N,...; NULL): fills in p->job and p->ask. p->asked is
- * given, and needs fo_cli_job_fini also after an error. */
+struct fo_cli_numbers;
+/* Reads what a job is, its framework and what is fixed (fix: NAME=N,...; NULL): fills in p->job and p->ask. numbers:
+ * the types and formats that are searched; NULL: the job's own. p->asked is given, and needs fo_cli_job_fini also after
+ * an error. */
 FO_CHECKED fo_status fo_cli_plan_read(const struct fo_cli_call *call, const struct fo_cli_job *given, const char *fix,
-				      struct fo_cli_planned *p);
+				      const struct fo_cli_numbers *numbers, struct fo_cli_planned *p);
 /* The place is one of those shown: the first, and the one to take. */
 bool fo_cli_planned_shows(const struct fo_cli_planned *p, int place);
 void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p);

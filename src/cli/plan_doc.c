@@ -19,12 +19,33 @@ static double cost(const struct fo_plan_point *x) { return 1e6 / x->step.tokens_
 /* A division in words, and for a narrow table: "dp 2 tp 4 pp 8x5 Z1". */
 struct division_words {
 	const char *without_sp, *async, *chunks, *chunks_end, *near, *zb_h1, *zb_h2, *zero, *over, *keeps;
+	bool narrow; /* formats of states by format_short */
 };
-static const struct division_words in_full = { " (no sp)", " async", " x ",    " chunks", " in a node",
-					       " ZB-H1",   " ZB-H2", " ZeRO ", " over ",  " keeping weights" },
-				   in_short = { "-", "a", "x", "", "n", " zb1", " zb2", " Z", "/", "k" };
+static const char *const format_short[FO_PREDICT_FORMATS] = {
+	[FO_PREDICT_FORMAT_FP32] = " m32", [FO_PREDICT_FORMAT_SPLIT] = " split",  [FO_PREDICT_FORMAT_BF16] = " m16",
+	[FO_PREDICT_FORMAT_8BIT] = " m8",  [FO_PREDICT_FORMAT_ALL_BF16] = " w16",
+};
+static const struct division_words in_full = { " (no sp)",   " async",           " x ",    " chunks",
+					       " in a node", " ZB-H1",           " ZB-H2", " ZeRO ",
+					       " over ",     " keeping weights", false },
+				   in_short = { "-", "a", "x", "", "n", " zb1", " zb2", " Z", "/", "k", true };
 
-static const char *division(struct fo_doc *d, const struct fo_plan_point *x, const struct division_words *w)
+/* The number type and the format of states of a division, where several are searched, else "". */
+static const char *numbers(struct fo_doc *d, const struct fo_cli_planned *p, const struct fo_predict_layout *l,
+			   bool narrow)
+{
+	const struct fo_predict_job *job = &p->job.job;
+	const char *t = "";
+	if (p->ask.types & (p->ask.types - 1))
+		t = fo_doc_printf(d, " %s", fo_cli_job_type_name(p->asked, fo_predict_type_of(job, l)));
+	if (l->format == FO_PREDICT_FORMAT_JOB)
+		return t;
+	return narrow ? fo_doc_printf(d, "%s%s", t, format_short[l->format])
+		      : fo_doc_printf(d, "%s, %s", t, fo_predict_format_row[l->format].says);
+}
+
+static const char *division(struct fo_doc *d, const struct fo_cli_planned *p, const struct fo_plan_point *x,
+			    const struct division_words *w)
 {
 	const struct fo_predict_layout *l = &x->layout;
 	const char *t = fo_doc_printf(d, "dp %.15g", x->step.dp);
@@ -48,7 +69,9 @@ static const char *division(struct fo_doc *d, const struct fo_plan_point *x, con
 		t = fo_doc_printf(d, "%s%s%.0f", t, w->zero, l->zero);
 	if (l->shard > 0)
 		t = fo_doc_printf(d, "%s%s%.15g", t, w->over, l->shard);
-	return l->keeps_weights ? fo_doc_printf(d, "%s%s", t, w->keeps) : t;
+	if (l->keeps_weights)
+		t = fo_doc_printf(d, "%s%s", t, w->keeps);
+	return fo_doc_printf(d, "%s%s", t, numbers(d, p, l, w->narrow));
 }
 
 static const char *again_text(const struct fo_plan_point *x) { return fo_plan_again_name[x->again]; }
@@ -88,15 +111,21 @@ static const char *const more_name[FO_PLAN_MORES] = { "memory of a device", "net
 static const char *more_what(struct fo_doc *d, const struct fo_cli_planned *p, int i)
 {
 	double by = p->more[i].devices - p->ask.devices, node = p->asked->cluster.per_node;
+	const struct fo_predict_layout *l = &p->more[i].layout;
+	if (i == FO_PLAN_MORE_TYPE)
+		return l->type > 0 ? fo_doc_printf(d, "products in %s", fo_predict_type_name[l->type - 1])
+				   : "products in 8 bits";
+	if (i == FO_PLAN_MORE_FORMAT)
+		return fo_predict_format_row[l->format > 0 ? l->format : p->more[i].format].says;
 	if (i != FO_PLAN_MORE_DEVICES)
 		return fo_doc_printf(d, "twice: %s", more_name[i]);
 	if (p->ask.devices < node || node == 1)
-		return fo_doc_printf(d, "%.15g more device%s", by, by == 1 ? "" : "s");
-	return fo_doc_printf(d, "%.15g more node%s, %.15g devices", by / node, by == node ? "" : "s",
+		return fo_doc_printf(d, "%.15g more device%s", by, fo_plural(by));
+	return fo_doc_printf(d, "%.15g more node%s, %.15g devices", by / node, fo_plural(by / node),
 			     p->more[i].devices);
 }
 
-static void say_limits(struct fo_doc *d, const struct fo_cli_planned *p)
+static void say_limit(struct fo_doc *d, const struct fo_cli_planned *p)
 {
 	const struct fo_plan_more *m = p->more;
 	int next = -1;
@@ -111,25 +140,30 @@ static void say_limits(struct fo_doc *d, const struct fo_cli_planned *p)
 		fo_doc_line(d, "limit", "%s: twice as much makes a step at least %.1f %% shorter for its tokens%s",
 			    more_name[next], 100 * (1 - 1 / m[next].times),
 			    m[next].gains == FO_PLAN_GAINS ? "" : ", which is not sure (see below)");
+}
+
+static void say_more(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	const struct fo_plan_more *m = p->more;
 	fo_doc_heading(d, "What more would give at least");
 	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrrl", "more", "speed", "80 %", "gains");
 	for (int i = 0; i < FO_PLAN_MORES; i++)
 		if (m[i].gains != FO_PLAN_GAINS_NONE)
 			fo_doc_row(d, more_what(d, p, i), fo_doc_num(d, m[i].times, FO_DRAW_FACTOR),
 				   fo_cli_range(d, m[i].range, FO_DRAW_FACTOR), fo_plan_gains_name[m[i].gains]);
+	const struct fo_plan_more *state = &m[FO_PLAN_MORE_FORMAT];
+	if (m[FO_PLAN_MORE_TYPE].gains != FO_PLAN_GAINS_NONE || state->gains != FO_PLAN_GAINS_NONE)
+		fo_doc_para(d, "Other number types and states change what is computed: --precision and --state search "
+			       "them where they are named.");
+	if (state->gains != FO_PLAN_GAINS_NONE && state->less_bytes > 0)
+		fo_doc_para(d, "A device would hold %s less with %s (--state=fp32,%s).",
+			    fo_doc_num(d, state->less_bytes, FO_DRAW_BYTES), fo_predict_format_row[state->format].says,
+			    fo_predict_format_row[state->format].name);
 	if (m[FO_PLAN_MORE_DEVICES].gains == FO_PLAN_GAINS_NONE)
 		fo_doc_para(d,
 			    "More devices: not possible, no number of them up to %.15g has a division for a batch of "
-			    "%.15g sequences that fits.",
-			    m[FO_PLAN_MORE_DEVICES].devices, p->ask.global_batch);
-}
-
-static int ties(const struct fo_cli_planned *p)
-{
-	int n = 0;
-	while (n < p->plan.points && p->plan.point[n].step.seconds <= (1 + FO_PLAN_TIE) * p->plan.point[0].step.seconds)
-		n++;
-	return n;
+			    "%.15g sequence%s that fits.",
+			    m[FO_PLAN_MORE_DEVICES].devices, p->ask.global_batch, fo_plural(p->ask.global_batch));
 }
 
 static void say_fewer(struct fo_doc *d, const struct fo_cli_planned *p)
@@ -142,8 +176,25 @@ static void say_fewer(struct fo_doc *d, const struct fo_cli_planned *p)
 		       "fewer devices are %s: %s of %s take %s, all take %s: %s, micro-batch %.15g, recomputation: %s",
 		       part * (1 + FO_PLAN_TIE) < all ? "faster" : "as fast", fo_doc_count(d, (int64_t)p->fewer),
 		       fo_doc_count(d, (int64_t)p->ask.devices), fo_doc_num(d, part, FO_DRAW_SECONDS),
-		       fo_doc_num(d, all, FO_DRAW_SECONDS), division(d, x, &in_full), x->layout.micro_batch,
+		       fo_doc_num(d, all, FO_DRAW_SECONDS), division(d, p, x, &in_full), x->layout.micro_batch,
 		       again_text(x));
+}
+
+static enum fo_predict_type named_type(const struct fo_cli_planned *p)
+{
+	return fo_predict_type_of(&p->job.job, &named(p)->layout);
+}
+
+/* "bf16", or "bf16 or fp8" where both are searched. */
+static const char *types_text(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	const char *t = NULL;
+	for (int i = 0; i < FO_PREDICT_TYPES; i++) {
+		const char *name = fo_cli_job_type_name(p->asked, (enum fo_predict_type)i);
+		if (p->ask.types & 1u << i)
+			t = t ? fo_doc_printf(d, "%s or %s", t, name) : name;
+	}
+	return t ? t : fo_cli_job_type_name(p->asked, p->job.job.type);
 }
 
 static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
@@ -151,22 +202,24 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 	const struct fo_plan_point *x = named(p);
 	const struct fo_predict_step *s = &x->step;
 	const struct fo_cluster *c = &p->asked->cluster;
-	const char *type = fo_cli_job_type_name(p->asked, p->job.job.type);
+	const char *type = fo_cli_job_type_name(p->asked, named_type(p));
 	double usable = p->ask.base.job.machine.memory_bytes;
-	fo_doc_line(d, "plan", "%s on %.15g x %s%s, for %s: %.15g sequences of %.15g tokens a step, %s",
+	fo_doc_line(d, "plan", "%s on %.15g x %s%s, for %s: %.15g sequence%s of %.15g tokens a step, %s",
 		    p->asked->job.model.name, p->ask.devices, c->device->name,
 		    p->ask.devices < c->devices ? " (a part of the cluster)" : "", p->ask.framework->title,
-		    p->ask.global_batch, p->job.job.seq, type);
-	fo_doc_line(d, "searched", "%lld legal divisions in %s: %lld fit in memory and were timed, %lld do not fit",
-		    (long long)p->plan.legal, fo_doc_num(d, p->plan.seconds, FO_DRAW_SECONDS), (long long)p->plan.timed,
-		    (long long)p->plan.too_large);
-	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, micro-batch %.15g, recomputation: %s", division(d, x, &in_full),
+		    p->ask.global_batch, fo_plural(p->ask.global_batch), p->job.job.seq, types_text(d, p));
+	fo_doc_line(d, "searched", "%lld legal division%s in %s: %lld fit in memory and were timed, %lld do not fit",
+		    (long long)p->plan.legal, fo_plural(p->plan.legal), fo_doc_num(d, p->plan.seconds, FO_DRAW_SECONDS),
+		    (long long)p->plan.timed, (long long)p->plan.too_large);
+	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, micro-batch %.15g, recomputation: %s", division(d, p, x, &in_full),
 		       x->layout.micro_batch, again_text(x));
 	say_fewer(d, p);
-	if (ties(p) > 1)
-		fo_doc_line(d, "ties",
-			    "%s%d divisions lie within %.1f %%, which is no difference: this is the simplest of them",
-			    ties(p) < FO_PLAN_SHOWN ? "" : "at least ", ties(p), 100 * FO_PLAN_TIE);
+	if (p->plan.ties > 1)
+		fo_doc_line(
+			d, "ties",
+			"%s divisions take at most %.1f %% longer than the fastest, which is no difference: this is "
+			"the simplest of them",
+			fo_doc_count(d, p->plan.ties), 100 * FO_PLAN_TIE);
 	fo_doc_line(d, "step", "%s (%s), %s a device", fo_doc_num(d, s->seconds, FO_DRAW_SECONDS),
 		    fo_cli_range(d, p->named_sure.seconds, FO_DRAW_SECONDS), fo_doc_si(d, s->tokens_s, "tok/s"));
 	if (p->cost)
@@ -174,12 +227,13 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 			    "%.3g device-hours (%.3g device-seconds) for a million tokens, on %.15g of %.15g devices; "
 			    "no price is used: every device costs the same",
 			    cost(x) / 3600, cost(x), p->ask.devices, c->devices);
-	fo_doc_line(d, "MFU", "%.1f %% mfu_causal, %.1f %% mfu, of %s/s (%s)", 100 * s->mfu_causal, 100 * s->mfu,
-		    fo_doc_si(d, p->job.job.machine.peak[p->job.job.type], "FLOP"), type);
+	fo_doc_line(d, "MFU", "%.1f %%%s mfu_causal, %.1f %%%s mfu, of %s/s (%s)", 100 * s->mfu_causal,
+		    fo_cli_mark(p->named_sure.size), 100 * s->mfu, fo_cli_mark(p->named_sure.size),
+		    fo_doc_si(d, p->job.job.machine.peak[named_type(p)], "FLOP"), type);
 	fo_doc_line(d, "memory", "%s (%s) of %s a device", fo_doc_num(d, s->bytes, FO_DRAW_BYTES),
 		    fo_cli_range(d, p->named_sure.bytes, FO_DRAW_BYTES), fo_doc_num(d, usable, FO_DRAW_BYTES));
-	if (p->named_sure.flag)
-		fo_doc_verdict(d, FO_DOC_BAD, "doubt", "%s", p->named_sure.flag);
+	say_limit(d, p);
+	fo_cli_say_doubts(d, NULL, p->named_sure.flag, p->named_sure.size);
 	if (c->nodes > 1 && c->net_assumed && !fo_range_known(p->asked->given.net_gb_s))
 		fo_doc_line(d, "network",
 			    "nobody stated it: %.3g GB/s a device, the usual adapter; --measured-bandwidth says what "
@@ -194,7 +248,6 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 {
 	const struct fo_plan *o = &p->plan;
-	int tied = ties(p);
 	fo_doc_heading(d, "The best of each way to divide");
 	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrlrrrrr", "division", "mb", "again", "step", "MFU%", "GiB", "expo%",
 		     p->cost ? "cost" : "bub%");
@@ -202,11 +255,11 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 		if (!fo_cli_planned_shows(p, i))
 			continue;
 		const struct fo_plan_point *x = &o->point[i];
-		const char *mark = i < tied ? "= " : "";
+		const char *mark = fo_plan_ties(o, x->step.seconds) ? "= " : "";
 		mark = i == o->named ? "> " : mark;
 		double last = p->cost ? cost(x) : 100 * x->step.part[FO_PREDICT_BUBBLE] / x->step.seconds;
 		last = fabs(last) < 1e-6 ? 0 : last; /* a rounding error below zero */
-		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, division(d, x, &in_short)),
+		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, division(d, p, x, &in_short)),
 			   fo_doc_printf(d, "%.15g", x->layout.micro_batch), fo_plan_again_short[x->again],
 			   fo_doc_num(d, x->step.seconds, FO_DRAW_SECONDS),
 			   fo_doc_printf(d, "%.1f", 100 * x->step.mfu_causal),
@@ -218,18 +271,25 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 		    "> is what to take, = ties with it. tp 4-: without sequence parallelism, 4a: async; pp 8x5: five "
 		    "chunks of a stage, 8n: all stages in a node, zb: zero bubble; Z1: ZeRO 1, Z3/8 over 8 ranks, Z3k: "
 		    "gathered weights stay until backward; mb: micro-batch; again: layers that are recomputed. MFU is "
-		    "mfu_causal; expo: communication that nothing hides; %s.",
+		    "mfu_causal%s; expo: communication that nothing hides; %s.",
+		    p->ask.types & (p->ask.types - 1) ? ", over the peak of a division's own number type" : "",
 		    p->cost ? "cost: device-seconds of a million tokens" : "bub: the pipeline's bubble");
+	if (p->ask.formats & ~(1u << FO_PREDICT_FORMAT_JOB))
+		fo_doc_para(d, "What the optimizer keeps: split: masters as the bf16 weight and a low half beside it, "
+			       "the same numbers; m16, m8: moments in bf16, in 8 bits; w16: bf16 weights without "
+			       "masters, moments in bf16; m32: all in fp32; else as the job has it.");
 	fo_doc_heading(d, "Why others lose to the fastest");
 	for (int i = 1; i < o->points; i++)
 		if (fo_cli_planned_shows(p, i))
-			fo_doc_item(d, "%s: %s", division(d, &o->point[i], &in_full),
+			fo_doc_item(d, "%s: %s", division(d, p, &o->point[i], &in_full),
 				    why(d, &o->point[0], &o->point[i]));
 }
 
 /* What changes beside an axis that stays as long as it is; NULL: the length. */
 static const char *beside(const struct fo_predict_layout *was, const struct fo_predict_layout *l, int f)
 {
+	if (f == FO_PLAN_FIELD_FORMAT)
+		return l->format > 0 ? fo_predict_format_row[l->format].says : "optimizer states as the job has them";
 	if (f == FO_PLAN_FIELD_HIDES)
 		return l->dp_overlap < 0 ? "no overlap of data parallelism with compute"
 					 : "data parallelism's exchanges beside compute";
@@ -246,14 +306,16 @@ static const char *beside(const struct fo_predict_layout *was, const struct fo_p
 }
 
 /* "tensor parallelism from 8 to 1" */
-static const char *field_text(struct fo_doc *d, const struct fo_predict_layout *was, const struct fo_predict_layout *l,
-			      int f)
+static const char *field_text(struct fo_doc *d, const struct fo_cli_planned *p, const struct fo_predict_layout *was,
+			      const struct fo_predict_layout *l, int f)
 {
 	const double from[] = { was->tp, was->cp, was->pp, was->ep, was->zero, was->recompute, was->micro_batch },
 		     to[] = { l->tp, l->cp, l->pp, l->ep, l->zero, l->recompute, l->micro_batch };
 	const char *other = beside(was, l, f), *name = fo_plan_field_name[f];
 	if (other)
 		return other;
+	if (f == FO_PLAN_FIELD_TYPE)
+		return fo_doc_printf(d, "%s %s", name, fo_predict_type_name[fo_predict_type_of(&p->job.job, l)]);
 	if (f == FO_PLAN_FIELD_AGAIN)
 		return fo_doc_printf(d, "%s from %.0f to %.0f %% of each forward", name, 100 * from[f], 100 * to[f]);
 	if (f == FO_PLAN_FIELD_STATES && l->shard > 0)
@@ -267,13 +329,14 @@ static const char *field_text(struct fo_doc *d, const struct fo_predict_layout *
 	return one;
 }
 
-static const char *change_text(struct fo_doc *d, const struct fo_predict_layout *was, const struct fo_plan_change *c)
+static const char *change_text(struct fo_doc *d, const struct fo_cli_planned *p, const struct fo_predict_layout *was,
+			       const struct fo_plan_change *c)
 {
 	const char *t = "";
 	for (int f = 0; f < FO_PLAN_FIELDS; f++) {
 		if (!(c->fields & 1u << f))
 			continue;
-		const char *one = field_text(d, was, &c->layout, f);
+		const char *one = field_text(d, p, was, &c->layout, f);
 		t = *t ? fo_doc_printf(d, "%s with %s", t, one) : one;
 	}
 	return t;
@@ -292,7 +355,7 @@ static void say_changes(struct fo_doc *d, const struct fo_cli_planned *p)
 			    fo_doc_num(d, p->compiled_seconds / p->from_seconds - 1, FO_DRAW_CHANGE));
 	for (int i = 0; i < p->changes; i++) {
 		const struct fo_plan_change *c = &p->change[i];
-		fo_doc_item(d, "%s: %s (%s)", change_text(d, was, c), fo_doc_num(d, c->after, FO_DRAW_SECONDS),
+		fo_doc_item(d, "%s: %s (%s)", change_text(d, p, was, c), fo_doc_num(d, c->after, FO_DRAW_SECONDS),
 			    fo_doc_num(d, c->after / c->before - 1, FO_DRAW_CHANGE));
 		was = &c->layout;
 	}
@@ -302,28 +365,41 @@ static void say_changes(struct fo_doc *d, const struct fo_cli_planned *p)
 
 static void say_settings(struct fo_doc *d, const struct fo_cli_planned *p)
 {
+	const char *lacks[FO_PLAN_WORDS];
+	int n = 0;
 	for (int w = 0; w < FO_PLAN_WORDS; w++) {
 		struct fo_str s = { 0 };
 		const char *reason;
 		if (!fo_plan_settings((enum fo_plan_words)w, &p->ask, named(p), &p->asked->job.model, &s, &reason)) {
-			fo_doc_remark(d, "%s: cannot state it: %s.", fo_plan_words_title[w], reason);
+			lacks[n++] = fo_doc_printf(d, "%s: cannot state it: %s.", fo_plan_words_title[w], reason);
 		} else {
 			fo_doc_heading(d, "Settings: %s", fo_plan_words_title[w]);
 			fo_doc_code(d, s.data);
+			if (w == FO_PLAN_WORDS_DEEPSPEED && named(p)->layout.recompute > 0)
+				fo_doc_remark(d, "DeepSpeed's file does not switch recomputation on; the model's code "
+						 "does: model.gradient_checkpointing_enable().");
 		}
 		fo_str_fini(&s);
 	}
+	if (n)
+		fo_doc_heading(d, "No settings");
+	for (int i = 0; i < n; i++)
+		fo_doc_item(d, "%s", lacks[i]);
 }
 
 /* One sentence, as flatout predict has it: what would fit. */
 static const char *would_fit(struct fo_doc *d, const struct fo_cli_planned *p)
 {
-	const char *least = fo_doc_printf(d, "the smallest of %lld divisions takes %s of %s a device",
-					  (long long)p->plan.legal,
+	const char *least = fo_doc_printf(d, "the smallest of %lld division%s takes %s of %s a device",
+					  (long long)p->plan.legal, fo_plural(p->plan.legal),
 					  fo_doc_num(d, p->plan.smallest.step.bytes, FO_DRAW_BYTES),
 					  fo_doc_num(d, p->ask.base.job.machine.memory_bytes, FO_DRAW_BYTES));
-	return p->would_hold > 0 ? fo_doc_printf(d, "%s; %.15g such devices would hold it", least, p->would_hold)
-				 : fo_doc_printf(d, "%s; no number of such devices does", least);
+	if (!(p->would_hold > 0))
+		return fo_doc_printf(d, "%s; no number of such devices does", least);
+	least = fo_doc_printf(d, "%s; %.15g such devices would hold it", least, p->would_hold);
+	return p->would_hold_batch == p->ask.global_batch
+		       ? least
+		       : fo_doc_printf(d, "%s with a batch of %.15g sequences", least, p->would_hold_batch);
 }
 
 void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p)
@@ -338,7 +414,7 @@ void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p)
 	if (p->pictures)
 		fo_cli_planned_pictures(d, p);
 	fo_cli_planned_cost(d, p);
-	say_limits(d, p);
+	say_more(d, p);
 	say_changes(d, p);
 	say_points(d, p);
 	say_settings(d, p);
@@ -346,10 +422,13 @@ void fo_cli_planned_doc(struct fo_doc *d, const struct fo_cli_planned *p)
 
 /* ---- JSON ---- */
 
-static void file_point(const struct fo_plan_point *x, const struct fo_predict_certainty *sure,
-		       struct fo_plan_file_point *out)
+static void file_point(const struct fo_cli_planned *p, const struct fo_plan_point *x,
+		       const struct fo_predict_certainty *sure, struct fo_plan_file_point *out)
 {
 	const struct fo_predict_layout *l = &x->layout;
+	const struct fo_predict_job *job = &p->job.job;
+	const enum fo_predict_format format = fo_predict_format_of(job, l);
+	const char *own = fo_memory_plain_states(&p->job.base.memory.ways) ? "fp32" : "as the configuration has it";
 	*out = (struct fo_plan_file_point){
 		.dp = x->step.dp,
 		.tp = l->tp,
@@ -366,7 +445,9 @@ static void file_point(const struct fo_plan_point *x, const struct fo_predict_ce
 		.keeps_weights = l->keeps_weights,
 		.micro_batch = l->micro_batch,
 		.micro_batches = l->micro_batches,
-		.recompute = again_text(x),
+		.recompute = fo_plan_again_id[x->again],
+		.type = fo_cli_job_type_name(p->asked, fo_predict_type_of(job, l)),
+		.state = format == FO_PREDICT_FORMAT_JOB ? own : fo_predict_format_row[format].name,
 		.seconds = x->step.seconds,
 		.seconds_low = sure->seconds.low,
 		.seconds_high = sure->seconds.high,
@@ -395,30 +476,31 @@ void fo_cli_planned_file(const struct fo_cli_planned *p, struct fo_plan_file_poi
 		.device = p->asked->cluster.device->name,
 		.devices = p->ask.devices,
 		.framework = p->ask.framework->id,
-		.type = fo_cli_job_type_name(p->asked, job->type),
-		.peak_flop_s = job->machine.peak[job->type],
+		.type = fo_cli_job_type_name(p->asked, named_type(p)),
+		.peak_flop_s = job->machine.peak[named_type(p)],
 		.global_batch = p->ask.global_batch,
 		.seq = job->seq,
 		.legal = p->plan.legal,
 		.timed = p->plan.timed,
 		.too_large = p->plan.too_large,
 		.search_seconds = p->plan.seconds,
-		.ties = ties(p),
+		.ties = p->plan.ties,
 		.doubt = p->named_sure.flag,
+		.size = p->named_sure.size,
 		.bests = 1,
 		.point = point,
 	};
-	file_point(named(p), &p->named_sure, f->best);
+	file_point(p, named(p), &p->named_sure, f->best);
 	if (p->fewer > 0) {
 		f->fewer_devices = p->fewer;
-		file_point(&p->fewer_point, &p->fewer_sure, &f->fewer[f->fewers++]);
+		file_point(p, &p->fewer_point, &p->fewer_sure, &f->fewer[f->fewers++]);
 	}
 	for (int i = 0; i < p->plan.points; i++) {
 		if (!fo_cli_planned_shows(p, i))
 			continue;
 		if (i == p->plan.named)
 			f->named = f->points;
-		file_point(&p->plan.point[i], &p->sure[i], &point[f->points++]);
+		file_point(p, &p->plan.point[i], &p->sure[i], &point[f->points++]);
 	}
 }
 
@@ -432,16 +514,28 @@ static void json_losses(struct fo_json *j, const struct fo_predict_step *s)
 	fo_json_close(j);
 }
 
+/* The number type or the format of states that gains the most; NULL: none is faster, or it is no such row. */
+static const char *more_with(const struct fo_cli_planned *p, int i)
+{
+	const struct fo_predict_layout *l = &p->more[i].layout;
+	if (p->more[i].gains == FO_PLAN_GAINS_NONE)
+		return NULL;
+	if (i == FO_PLAN_MORE_TYPE && l->type > 0)
+		return fo_predict_type_name[l->type - 1];
+	return i == FO_PLAN_MORE_FORMAT && l->format > 0 ? fo_predict_format_row[l->format].name : NULL;
+}
+
 static void json_more(struct fo_json *j, const struct fo_cli_planned *p)
 {
-	static const char *const name[FO_PLAN_MORES] = { "memory", "network", "node_links", "batch", "devices" };
+	static const char *const name[FO_PLAN_MORES] = { "memory",  "network",   "node_links", "batch",
+							 "devices", "precision", "state" };
 	fo_json_object(j, "twice");
 	for (int i = 0; i < FO_PLAN_MORE_DEVICES; i++)
 		fo_json_real(j, name[i], p->more[i].times);
 	fo_json_close(j);
 	fo_json_array(j, "more");
 	for (int i = 0; i < FO_PLAN_MORES; i++)
-		fo_json_record(j, NULL, FO_TEXT("of", name[i]),
+		fo_json_record(j, NULL, FO_TEXT("of", name[i]), FO_TEXT("with", more_with(p, i)),
 			       FO_REAL("devices", p->more[i].gains == FO_PLAN_GAINS_NONE ? NAN : p->more[i].devices),
 			       FO_REAL("times", p->more[i].times), FO_REAL("low", p->more[i].range.low),
 			       FO_REAL("high", p->more[i].range.high),
@@ -460,7 +554,8 @@ void fo_cli_planned_json(struct fo_json *j, const struct fo_cli_planned *p)
 			    FO_REAL("smallest_bytes", p->plan.smallest.step.bytes),
 			    FO_REAL("smallest_bytes_high", fo_predict_upper_bytes(&p->plan.smallest.step)),
 			    FO_REAL("usable_bytes", p->ask.base.job.machine.memory_bytes),
-			    FO_REAL("devices_that_hold_it", p->would_hold > 0 ? p->would_hold : NAN));
+			    FO_REAL("devices_that_hold_it", p->would_hold > 0 ? p->would_hold : NAN),
+			    FO_REAL("batch_that_they_hold", p->would_hold > 0 ? p->would_hold_batch : NAN));
 		return;
 	}
 	struct fo_plan_file_point point[FO_PLAN_SHOWN];

@@ -159,9 +159,9 @@ static fo_status load(const struct fo_cli_call *call, struct answer *x)
 	const char *given = *in->profile || !fo_run_is_paced(&in->run) ? in->profile : in->run.paced;
 	FO_TRY(fo_cli_profile_read(&x->arena, given, &x->limits));
 	int64_t threads = in->run.threads;
-	int cores = *given ? fo_rates_threads(&x->limits) : fo_cpu_threads();
+	const int cores = *given ? fo_rates_cores(&x->limits) : fo_cpu_threads();
 	if (threads < 1)
-		threads = cores;
+		threads = *given ? fo_rates_threads(&x->limits) : cores;
 	threads = fo_max(1, threads / in->run.ranks); /* ranks share them as in training (train/team.h) */
 	fo_status st = fo_rates_init(&x->rates, &x->limits, (int)threads);
 	if (st != FO_OK)
@@ -241,7 +241,7 @@ static void say_head(struct fo_doc *d, const struct answer *x)
 	while (tied < x->found.n && ties(x, tied))
 		tied++;
 	fo_doc_line(d, "plan", "%s on %" PRId64 " rank%s of %d thread%s: %" PRId64 " rows of %" PRId64 " tokens a step",
-		    x->model.name, r->ranks, fo_doc_plural(r->ranks), x->rates.threads, fo_doc_plural(x->rates.threads),
+		    x->model.name, r->ranks, fo_plural(r->ranks), x->rates.threads, fo_plural(x->rates.threads),
 		    m->rows * m->micro_batches, r->seq);
 	fo_doc_line(d, "machine", "%s, calibrated %s", x->limits.cpu, x->limits.date);
 	fo_doc_line(d, "searched",
@@ -250,8 +250,8 @@ static void say_head(struct fo_doc *d, const struct answer *x)
 		    x->found.tried, fo_doc_num(d, x->found.seconds, FO_DRAW_SECONDS), x->found.n, x->found.refused,
 		    x->found.too_large);
 	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, %" PRId64 " micro-batch%s of %" PRId64 " row%s",
-		       mesh_text(d, m, &in_full), m->micro_batches, m->micro_batches == 1 ? "" : "es", m->rows,
-		       fo_doc_plural(m->rows));
+		       mesh_text(d, m, &in_full), m->micro_batches, fo_word(m->micro_batches, "", "es"), m->rows,
+		       fo_plural(m->rows));
 	if (tied > 1)
 		fo_doc_line(d, "ties",
 			    "%d meshes lie within %.1f %%, which is no difference: this is the simplest of them", tied,

@@ -11,11 +11,11 @@
 /* The grid's upper edge over the best MFU: divisions that do not fit may be faster. */
 #define MFU_SHOWN 1.25
 
-static enum fo_draw_point_mark mark_of(const struct fo_plan_place *x, double tie)
+static enum fo_draw_point_mark mark_of(const struct fo_plan_place *x, const struct fo_plan *plan)
 {
 	if (!x->fits)
 		return FO_DRAW_POINT_HOLLOW;
-	return x->seconds <= tie ? FO_DRAW_POINT_RING : FO_DRAW_POINT_PLAIN;
+	return fo_plan_ties(plan, x->seconds) ? FO_DRAW_POINT_RING : FO_DRAW_POINT_PLAIN;
 }
 
 static void landscape(struct fo_doc *d, const struct fo_cli_planned *p)
@@ -23,12 +23,11 @@ static void landscape(struct fo_doc *d, const struct fo_cli_planned *p)
 	const struct fo_plan_point *named = &p->plan.point[p->plan.named];
 	const struct fo_predict_machine *m = &p->ask.base.job.machine;
 	struct fo_plan_landscape o;
-	double tie = (1 + FO_PLAN_TIE) * p->plan.point[0].step.seconds;
 	fo_plan_landscape_of(&o, &p->ask, MEMORY_SHOWN * m->memory_bytes, MFU_SHOWN * p->plan.point[0].step.mfu_causal);
 	struct fo_draw_point *point = fo_doc_alloc(d, (o.places + 1) * sizeof *point);
 	for (size_t i = 0; i < o.places; i++)
 		point[i] = (struct fo_draw_point){ o.place[i].bytes, o.place[i].mfu_causal, (int)o.place[i].kind,
-						   mark_of(&o.place[i], tie) };
+						   mark_of(&o.place[i], &p->plan) };
 	point[o.places] = (struct fo_draw_point){ named->step.bytes, named->step.mfu_causal,
 						  (int)fo_plan_kind_of(&named->layout), FO_DRAW_POINT_CHOSEN };
 	struct fo_draw_points c = {

@@ -305,7 +305,7 @@ static void say_step(const struct report *r, struct fo_doc *d)
 			    fo_doc_si(d, r->peak->best_flop_s, "FLOP/s"), r->peak->dtype);
 	else if (!r->paced)
 		fo_doc_line(d, "MFU", "not known: the profile has no peak of this type with %d %s", r->rates.threads,
-			    fo_cli_plural(r->rates.threads, "thread", "threads"));
+			    fo_word(r->rates.threads, "thread", "threads"));
 }
 
 static void say_memory(const struct report *r, struct fo_doc *d)
@@ -332,7 +332,7 @@ static void say_head(const struct report *r, struct fo_doc *d)
 	if (r->paced)
 		fo_doc_line(d, "paced", FO_RECORD_PACED_WHY ": the run computes nothing and has no MFU");
 	fo_doc_line(d, "machine", "%s, %d %s, calibrated %s", r->limits.cpu, r->rates.threads,
-		    fo_cli_plural(r->rates.threads, "thread", "threads"), r->limits.date);
+		    fo_word(r->rates.threads, "thread", "threads"), r->limits.date);
 	say_step(r, d);
 	if (r->program->ranks > 1)
 		fo_cli_predict_ranks(&r->ranks, d);
@@ -487,7 +487,7 @@ static fo_status simulate_ranks(struct report *r)
 		x->job.spread = &x->spread;
 	x->job.apart = r->paced;
 	FO_TRY(fo_sim_ranks_step(&x->job, &r->rates, &x->links,
-				 *r->in->profile ? fo_rates_threads(&r->limits) : fo_cpu_threads(), r->load.pairs));
+				 *r->in->profile ? fo_rates_cores(&r->limits) : fo_cpu_threads(), r->load.pairs));
 	r->sim = x->job.rank[0];
 	r->sim.part_s[FO_PART_UNATTRIBUTED] += x->job.step_s.mid - r->sim.step_s;
 	r->sim.step_s = x->job.step_s.mid;

@@ -19,10 +19,18 @@ struct fo_cli_job {
 	const char *bandwidth;
 	double watts;
 };
+/* The words of --recompute, in the order of enum fo_plan_again. */
+#define FO_CLI_AGAIN "none|selective|quarter|half|three-quarters|full"
 enum { FO_CLI_MEGATRON = 1 }; /* fo_cli_job.framework */
 
+#define FO_CLI_TYPES "bf16|fp16|fp32|tf32|fp8|mxfp8|fp4" /* the values of fo_cli_job.precision */
 /* Rows of a table whose struct S has a `struct fo_cli_job` called `job` at its begin; group is the keys' first part. */
-#define FO_CLI_JOB_ROWS(S, group)                                                                                      \
+#define FO_CLI_JOB_ROWS(S, group)                                                     \
+	FO_CLI_JOB_ROWS_TYPED(S, group,                                               \
+			      FO_OPT_ENUM(S, job.precision, group ".precision", NULL, \
+					  "type of the linear layers' products", FO_CLI_TYPES))
+/* The same with another row for --precision. */
+#define FO_CLI_JOB_ROWS_TYPED(S, group, row)                                                                           \
 	FO_OPT_PATH(S, job.cluster, group ".cluster", "C", NULL,                                                       \
 		    "where it runs: 16xHGX-H100, 128xA100, 32x8xH100, 4xGB200-NVL72, or the path of a cluster file"),  \
 		FO_OPT_PATH(S, job.model, group ".model", "M", NULL,                                                   \
@@ -52,12 +60,13 @@ enum { FO_CLI_MEGATRON = 1 }; /* fo_cli_job.framework */
 		FO_OPT_INT(S, job.shard, group ".shard", "N", NULL, 1, 1e6, "", "ranks that shard one replica"),       \
 		FO_OPT_INT(S, job.zero, group ".zero", "N", "-1", -1, 3, "",                                           \
 			   "what data-parallel ranks shard: 0 nothing, 1 optimizer, 2 gradients, 3 weights (FSDP)"),   \
-		FO_OPT_ENUM(S, job.recompute, group ".recompute", NULL, "activations that backward computes again",    \
-			    "none|selective|full"),                                                                    \
+		FO_OPT_ENUM(S, job.recompute, group ".recompute", NULL,                                                \
+			    "activations that backward computes again; quarter, half, three-quarters: of the layers, " \
+			    "whole ones",                                                                              \
+			    FO_CLI_AGAIN),                                                                             \
 		FO_OPT_INT(S, job.recompute_layers, group ".recompute-layers", "N", NULL, 1, 1e6, "layers",            \
 			   "layers that compute again; not given: all"),                                               \
-		FO_OPT_ENUM(S, job.precision, group ".precision", NULL, "type of the linear layers' products",         \
-			    "bf16|fp16|fp32|tf32|fp8|mxfp8|fp4"),                                                      \
+		row,                                                                                                   \
 		FO_OPT_TEXT(S, job.set, group ".set", "NAME=VALUE,...", NULL,                                          \
 			    "other settings, as 'flatout audit --settings' names them: reshard=off,compile=on"),       \
 		FO_OPT_PATH(S, job.torchtitan, group ".torchtitan", "FILE", NULL,                                      \
@@ -100,21 +109,17 @@ struct fo_cli_predicted {
 	struct fo_job_asked job;
 	struct fo_predict_step step;
 	struct fo_predict_certainty sure;
-	bool counted;                            /* memory of step and sure is what audit counts of the configuration */
-	struct fo_job_memory memory;             /* counted: that */
-	struct fo_range own_bytes;               /* counted: what the speed's own model has, 80 % */
+	const char
+		*not_planned; /* why memory of Flatout's own job is an estimate; NULL: it is planned, or no such job */
 	const char *fits_not;                    /* one sentence: does not fit, what would; NULL: it fits or may */
 	const struct fo_plan_timeline *timeline; /* NULL: nobody asked for it */
 	const struct fo_spread_steps *spread;    /* drawn steps of that timeline; NULL: nobody asked for it */
 	const struct fo_cli_goodput *goodput;    /* what was given of failures; NULL: nothing */
 	struct fo_goodput_in goodput_in;
 };
-/* The two models of memory have nothing in common: what fits is not certain then. */
-static inline bool fo_cli_memory_apart(const struct fo_cli_predicted *p)
-{
-	return p->counted && (p->own_bytes.high < p->memory.total.low || p->own_bytes.low > p->memory.total.high);
-}
 void fo_cli_predicted_doc(struct fo_doc *d, const struct fo_cli_predicted *p);
+/* A line on memory of Flatout's own: planned to the byte, or an estimate and why. */
+void fo_cli_memory_ground(struct fo_doc *d, const struct fo_predict_step *s, const char *not_planned);
 void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p);
 /* A step's losses against the peak, as a waterfall of 100 % in all; a timeline's picture, which does not need the
  * timeline any longer. */
@@ -123,6 +128,11 @@ void fo_cli_timeline_lanes(struct fo_doc *d, const char *model, const struct fo_
 /* The picture of the timeline, on pages alone; and its files (either may be NULL). */
 void fo_cli_predicted_lanes(struct fo_doc *d, const struct fo_cli_predicted *p);
 FO_CHECKED fo_status fo_cli_predicted_write(const struct fo_cli_predicted *p, const char *svg, const char *trace);
+/* Why to distrust figures, each on a line: a flag, and the size of the cluster (NULL and "": nothing). of: whose they
+ * are, where several are shown, or NULL. */
+void fo_cli_say_doubts(struct fo_doc *d, const char *of, const char *flag, const char *size);
+/* What stands behind a figure of a cluster whose size is in doubt. */
+static inline const char *fo_cli_mark(const char *size) { return size && *size ? " ?" : ""; }
 /* "61 to 66 GiB": an interval of bytes or seconds, for people. */
 const char *fo_cli_range(struct fo_doc *d, struct fo_range r, enum fo_draw_unit unit);
 /* The same as a record with its middle; NAN: null. */

@@ -20,6 +20,15 @@ const char *fo_cli_range(struct fo_doc *d, struct fo_range r, enum fo_draw_unit 
 	return fo_doc_printf(d, "%s to %s", low, high);
 }
 
+void fo_cli_say_doubts(struct fo_doc *d, const char *of, const char *flag, const char *size)
+{
+	const char *whose = of ? fo_doc_printf(d, "%s: ", of) : "";
+	if (flag && *flag)
+		fo_doc_verdict(d, FO_DOC_BAD, "doubt", "%s%s", whose, flag);
+	if (size && *size)
+		fo_doc_verdict(d, FO_DOC_BAD, "?", "%s%s", whose, size);
+}
+
 static const char *percent(struct fo_doc *d, double share) { return fo_doc_printf(d, "%.1f %%", 100 * share); }
 
 /* MFU over the interval of step times. */
@@ -32,7 +41,8 @@ static struct fo_range over(const struct fo_cli_predicted *p, double mfu)
 static const char *mfu_text(struct fo_doc *d, const struct fo_cli_predicted *p, double mfu)
 {
 	struct fo_range r = over(p, mfu);
-	return fo_doc_printf(d, "%.1f %% (%.1f to %.1f)", 100 * mfu, 100 * r.low, 100 * r.high);
+	return fo_doc_printf(d, "%.1f %%%s (%.1f to %.1f)", 100 * mfu, fo_cli_mark(p->sure.size), 100 * r.low,
+			     100 * r.high);
 }
 
 const char *fo_cli_job_type_name(const struct fo_cli_asked *a, enum fo_predict_type type)
@@ -129,32 +139,30 @@ void fo_cli_losses(struct fo_doc *d, const struct fo_predict_step *s)
 
 static const char *fit_text(const struct fo_cli_predicted *p)
 {
-	double most = p->sure.bytes.high;
-	if (fo_cli_memory_apart(p))
-		most = fmax(most, p->own_bytes.high);
 	if (p->fits_not)
 		return "does not fit";
-	return most <= p->job.job.machine.memory_bytes ? "fits" : "may not fit";
+	return p->sure.bytes.high <= p->job.job.machine.memory_bytes ? "fits" : "may not fit";
 }
 
 static void say_memory(struct fo_doc *d, const struct fo_cli_predicted *p)
 {
-	const double usable = p->job.job.machine.memory_bytes;
-	if (!p->counted) {
-		fo_doc_line(d, "memory", "%s (%s) of %s a device: %s", fo_doc_num(d, p->step.bytes, FO_DRAW_BYTES),
-			    fo_cli_range(d, p->sure.bytes, FO_DRAW_BYTES), fo_doc_num(d, usable, FO_DRAW_BYTES),
-			    fit_text(p));
-		return;
-	}
-	fo_doc_line(d, "memory", "%s of %s a device, as 'flatout audit' counts it: %s",
-		    fo_cli_range(d, p->memory.total, FO_DRAW_BYTES), fo_cli_range(d, p->memory.usable, FO_DRAW_BYTES),
-		    fit_text(p));
-	if (fo_cli_memory_apart(p))
-		fo_doc_verdict(
-			d, FO_DOC_BAD, "doubt",
-			"memory: the model behind the step's time has %s; the two differ, and which is nearer is not "
-			"known",
-			fo_cli_range(d, p->own_bytes, FO_DRAW_BYTES));
+	fo_doc_line(d, "memory", "%s (%s) of %s a device: %s", fo_doc_num(d, p->step.bytes, FO_DRAW_BYTES),
+		    fo_cli_range(d, p->sure.bytes, FO_DRAW_BYTES),
+		    fo_doc_num(d, p->job.job.machine.memory_bytes, FO_DRAW_BYTES), fit_text(p));
+	fo_cli_memory_ground(d, &p->step, p->not_planned);
+}
+
+void fo_cli_memory_ground(struct fo_doc *d, const struct fo_predict_step *s, const char *not_planned)
+{
+	if (s->planned)
+		fo_doc_line(
+			d, "planned",
+			"%s of it to the byte, as 'flatout train --dry-run' plans the run file; the other %s are an "
+			"estimate of what libraries hold",
+			fo_doc_num(d, s->bytes - s->memory[FO_PREDICT_OVERHEAD], FO_DRAW_BYTES),
+			fo_doc_num(d, s->memory[FO_PREDICT_OVERHEAD], FO_DRAW_BYTES));
+	else if (not_planned)
+		fo_doc_line(d, "not planned", "the memory is an estimate: %s", not_planned);
 }
 
 /* The time that stages wait for each other, beside the published formula of their schedule. */
@@ -216,9 +224,9 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 	fo_doc_line(d, "predict", "%s on %s, as %s trains", model_name(p), cluster_text(d, &p->asked->cluster),
 		    fo_predict_style[j->job.style].title);
 	fo_doc_line(d, "division", "%s", division_text(d, p));
-	fo_doc_line(d, "work", "%.15g sequences of %.15g tokens a step, %.15g micro-batch%s of %.15g, %s",
-		    s->global_batch, s->seq, p->step.micro_batches, p->step.micro_batches == 1 ? "" : "es",
-		    s->micro_batch, type);
+	fo_doc_line(d, "work", "%.15g sequence%s of %.15g tokens a step, %.15g micro-batch%s of %.15g, %s",
+		    s->global_batch, fo_plural(s->global_batch), s->seq, p->step.micro_batches,
+		    fo_word(p->step.micro_batches, "", "es"), s->micro_batch, type);
 	fo_doc_verdict(d, FO_DOC_PLAIN, "step", "%s (%s), %s a device, %s",
 		       fo_doc_num(d, p->step.seconds, FO_DRAW_SECONDS),
 		       fo_cli_range(d, p->sure.seconds, FO_DRAW_SECONDS), fo_doc_si(d, p->step.tokens_s, "tok/s"),
@@ -237,8 +245,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 		fo_doc_line(d, "bounded",
 			    "the fast end of the interval: no step is faster than all its work at the dense "
 			    "peak, 100 %% mfu_causal");
-	if (p->sure.flag)
-		fo_doc_verdict(d, FO_DOC_BAD, "doubt", "%s", p->sure.flag);
+	fo_cli_say_doubts(d, NULL, p->sure.flag, p->sure.size);
 	if (p->asked->cluster.nodes > 1 && p->asked->cluster.net_assumed && !fo_range_known(p->asked->given.net_gb_s))
 		fo_doc_line(d, "network",
 			    "nobody stated it: %.3g GB/s a device, the usual adapter, of which collectives "
@@ -249,11 +256,6 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 	for (int i = 0; i < j->inferences; i++)
 		fo_doc_line(d, "assumed", "%s", j->inferred[i]);
 	say_unread(d, &p->asked->job);
-}
-
-static const char *memory_name(const struct fo_cli_predicted *p, int part)
-{
-	return p->counted ? fo_job_part_name[part] : fo_predict_memory_name[part];
 }
 
 static void say_bytes(struct fo_doc *d, const char *name, double bytes, struct fo_range r)
@@ -272,10 +274,10 @@ static void say_parts(struct fo_doc *d, const struct fo_cli_predicted *p)
 				   fo_cli_range(d, p->sure.part[i], FO_DRAW_SECONDS),
 				   percent(d, p->step.part[i] / p->step.seconds));
 	fo_doc_heading(d, "Memory of the fullest device");
-	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrr", "part", "GiB", p->counted ? "least to most" : "80 %");
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrr", "part", "GiB", "least to most");
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
 		if (p->step.memory[i] > 0)
-			say_bytes(d, memory_name(p, i), p->step.memory[i], p->sure.memory[i]);
+			say_bytes(d, fo_predict_memory_name[i], p->step.memory[i], p->sure.memory[i]);
 	say_bytes(d, "sum", p->step.bytes, p->sure.bytes);
 }
 
@@ -368,6 +370,7 @@ static void json_sure(struct fo_json *j, const struct fo_cli_predicted *p)
 			       FO_REAL("seconds", p->sure.term[i].seconds));
 	fo_json_close(j);
 	fo_json_text(j, "flag", p->sure.flag);
+	fo_json_text(j, "size_doubt", p->sure.size);
 	fo_json_array(j, "assumed");
 	for (int i = 0; i < p->asked->notes; i++)
 		fo_json_text(j, NULL, p->asked->note[i]);
@@ -401,20 +404,17 @@ void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)
 	fo_json_close(j);
 	json_bubble(j, p);
 	fo_cli_json_range(j, "memory_bytes", p->step.bytes, p->sure.bytes);
+	fo_json_bool(j, "memory_planned", p->step.planned);
+	fo_json_text(j, "memory_not_planned", p->not_planned);
 	fo_json_object(j, "memory_parts_bytes");
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
-		fo_json_real(j, memory_name(p, i), p->step.memory[i]);
+		fo_json_real(j, fo_predict_memory_name[i], p->step.memory[i]);
 	fo_json_close(j);
 	fo_json_object(j, "memory_intervals_bytes");
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
-		fo_cli_json_range(j, memory_name(p, i), p->step.memory[i], p->sure.memory[i]);
+		fo_cli_json_range(j, fo_predict_memory_name[i], p->step.memory[i], p->sure.memory[i]);
 	fo_json_close(j);
-	fo_json_put(j, FO_REAL("usable_bytes", usable), FO_TEXT("fit", fit_text(p)), FO_TEXT("would_fit", p->fits_not),
-		    FO_TEXT("memory_by", p->counted ? "count" : "prediction"),
-		    FO_BOOL("memory_models_differ", fo_cli_memory_apart(p)));
-	if (p->counted)
-		fo_json_record(j, "memory_predicted_bytes", FO_REAL("low", p->own_bytes.low),
-			       FO_REAL("high", p->own_bytes.high));
+	fo_json_put(j, FO_REAL("usable_bytes", usable), FO_TEXT("fit", fit_text(p)), FO_TEXT("would_fit", p->fits_not));
 	if (p->timeline)
 		fo_json_real(j, "simulated_seconds", p->timeline->run.step_s);
 	if (p->spread)

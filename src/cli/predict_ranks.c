@@ -186,8 +186,8 @@ void fo_cli_predict_ranks(const struct fo_predict_ranks *x, struct fo_doc *d)
 	const char *alike = "all alike: one was simulated for all";
 	if (!j->alike)
 		alike = fo_doc_printf(d, "%d role%s: %d do not do the same at the same times", j->roles,
-				      fo_doc_plural(j->roles), j->classes);
-	fo_doc_line(d, "ranks", "%d of %d thread%s each, %s", j->ranks, x->threads, fo_doc_plural(x->threads), alike);
+				      fo_plural(j->roles), j->classes);
+	fo_doc_line(d, "ranks", "%d of %d thread%s each, %s", j->ranks, x->threads, fo_plural(x->threads), alike);
 	fo_doc_line(d, "step between", "%s", interval(d, j->step_s));
 	fo_doc_line(d, "exposed", "%s of communication while no lane computes; of it waiting for a late rank %s",
 		    interval(d, j->exposed_s), j->late_s.high > 0 ? interval(d, j->late_s) : "nothing");

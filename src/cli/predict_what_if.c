@@ -162,7 +162,7 @@ static void say(const struct what_if *w, struct fo_doc *d)
 {
 	const double gain = 1 - w->changed_s / w->replayed_s;
 	fo_doc_line(d, "what if", "%s: %s of %d rank%s", fo_cli_seen(w->in->what_if), steps_text(w, d), w->run.ranks,
-		    w->run.ranks == 1 ? "" : "s");
+		    fo_plural(w->run.ranks));
 	fo_doc_line(d, "change", "%s", change_text(w, d));
 	fo_doc_line(d, "measured", "%s a step", time_text(d, w->measured_s));
 	fo_doc_line(d, "run again", "%s without the change: %+.2f %%", time_text(d, w->replayed_s),

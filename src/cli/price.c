@@ -1,6 +1,7 @@
 /* flatout price: what an MFU costs, and what a higher one is worth. */
 #include "cli/cost.h"
 #include "cli/goodput.h"
+#include "cli/predict_cluster.h"
 
 #include "plan/file.h"
 
@@ -297,7 +298,8 @@ static void say_verdict(struct fo_doc *d, const struct sum *s)
 {
 	const struct fo_price *p = &s->price;
 	const char *lost = text_of(d, p->lost, number), *saved = text_of(d, p->saved, money);
-	fo_doc_verdict(d, FO_DOC_PLAIN, "Lost", "%s of %.0f devices' worth of the peak", lost, s->given.devices);
+	fo_doc_verdict(d, FO_DOC_PLAIN, "Lost", "%s of %.0f device%s worth of the peak", lost, s->given.devices,
+		       fo_word(s->given.devices, "'s", "s'"));
 	if (!fo_range_known(s->given.to))
 		return;
 	if (p->saved_share.high < 0)
@@ -333,7 +335,8 @@ static void say_lost_time(struct fo_doc *d, const struct sum *s)
 
 static void document(struct fo_doc *d, const struct sum *s)
 {
-	fo_doc_title(d, "What %.0f devices at %s MFU cost", s->given.devices, text_of(d, s->given.mfu, percent));
+	fo_doc_title(d, "What %.0f device%s at %s MFU cost%s", s->given.devices, fo_plural(s->given.devices),
+		     text_of(d, s->given.mfu, percent), fo_word(s->given.devices, "s", ""));
 	say_verdict(d, s);
 	if (s->path)
 		fo_doc_line(d, "plan", "%s: %s on %.0f x %s, mfu_causal as predicted%s", s->path, s->plan.model,
@@ -342,8 +345,8 @@ static void document(struct fo_doc *d, const struct sum *s)
 							      fo_doc_si(d, s->in->tokens, " tokens"),
 							      text_of(d, s->step_days, duration))
 					      : "");
-	if (s->path && s->plan.doubt && *s->plan.doubt)
-		fo_doc_verdict(d, FO_DOC_BAD, "Doubt", "%s, as the plan says of itself", s->plan.doubt);
+	if (s->path)
+		fo_cli_say_doubts(d, "the plan", s->plan.doubt, s->plan.size);
 	say_lost_time(d, s);
 	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrl", "figure", "value", "counts");
 	for (size_t i = 0; i < sizeof line / sizeof *line; i++) {
@@ -388,6 +391,7 @@ static void write_json(const struct sum *s, struct fo_json *j)
 	}
 	range_json(j, "mfu", s->given.mfu);
 	fo_json_text(j, "doubt", s->plan.doubt && *s->plan.doubt ? s->plan.doubt : NULL);
+	fo_json_text(j, "size_doubt", s->plan.size && *s->plan.size ? s->plan.size : NULL);
 	range_json(j, "mfu_after", s->given.to);
 	range_json(j, "rent_usd_per_hour", s->given.rent);
 	fo_json_text(j, "rent_from", fo_range_known(s->given.rent) ? s->rent_from : NULL);

@@ -75,12 +75,11 @@ const char *fo_cli_run_text(struct fo_doc *d, const struct fo_lowering *run)
 	const char *each = ranks > 1 ? fo_doc_printf(d, "%d ranks x ", ranks) : "";
 	if (ranks > fo_mesh_data(&run->mesh))
 		each = fo_doc_printf(d, "%d %s of %d ranks x ", fo_mesh_data(&run->mesh),
-				     fo_cli_plural(fo_mesh_data(&run->mesh), "group", "groups"),
+				     fo_word(fo_mesh_data(&run->mesh), "group", "groups"),
 				     ranks / fo_mesh_data(&run->mesh));
 	return fo_doc_printf(d, "%s%lld %s x %lld %s x %lld tokens, %s", each, (long long)run->micro_batches,
-			     fo_cli_plural(run->micro_batches, "micro-batch", "micro-batches"), (long long)run->rows,
-			     fo_cli_plural(run->rows, "row", "rows"), (long long)run->seq,
-			     fo_numerics_name[run->precision]);
+			     fo_word(run->micro_batches, "micro-batch", "micro-batches"), (long long)run->rows,
+			     fo_word(run->rows, "row", "rows"), (long long)run->seq, fo_numerics_name[run->precision]);
 }
 
 static void say_operation(const struct fo_program *p, const struct fo_op *o, struct fo_doc *d)
@@ -113,8 +112,8 @@ static void say_blocks(const struct fo_program *p, bool list, struct fo_doc *d)
 		if (*work)
 			work = fo_doc_printf(d, ", %s each", work);
 		fo_doc_para(d, "%s: %lld x %d %s (%s, %s)%s", k->name, (long long)fo_block_slots(p, b), k->n,
-			    fo_cli_plural(k->n, "operation", "operations"), fo_role_name[k->role],
-			    fo_unit_name[k->unit], work);
+			    fo_word(k->n, "operation", "operations"), fo_role_name[k->role], fo_unit_name[k->unit],
+			    work);
 		for (int i = 0; list && i < k->n; i++)
 			say_operation(p, &k->op[i], d);
 	}
@@ -127,7 +126,7 @@ static void say_roles(const struct fo_roles *r, struct fo_doc *d)
 	for (int k = 0; k < r->n && k < 6; k++)
 		who = fo_doc_printf(d, "%s%srank %d%s", who, k ? "; " : "", r->of[k].first,
 				    r->of[k].ranks > 1 ? fo_doc_printf(d, " and %d other%s like it", r->of[k].ranks - 1,
-								       fo_doc_plural(r->of[k].ranks - 1))
+								       fo_plural(r->of[k].ranks - 1))
 						       : "");
 	fo_doc_line(d, "roles", "%d: %s%s; %lld calls of all ranks fit together, and none waits for ever", r->n, who,
 		    r->n > 6 ? "; and others" : "", (long long)r->calls);

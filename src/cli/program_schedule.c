@@ -160,8 +160,8 @@ static void name_it(struct fo_doc *d, const struct view *v, struct fo_draw_slots
 	if (v->shape.chunks > 1)
 		chunks = fo_doc_printf(d, " of %d chunks", v->shape.chunks);
 	c->title = fo_doc_printf(d, "schedule %s: %d %s%s, %d %s", fo_pp_title[v->shape.kind], v->shape.stages,
-				 fo_cli_plural(v->shape.stages, "stage", "stages"), chunks, v->shape.micro_batches,
-				 fo_cli_plural(v->shape.micro_batches, "micro-batch", "micro-batches"));
+				 fo_word(v->shape.stages, "stage", "stages"), chunks, v->shape.micro_batches,
+				 fo_word(v->shape.micro_batches, "micro-batch", "micro-batches"));
 	c->desc = fo_doc_printf(d,
 				"forward %g, backward of the input %g, of the weights %g turns a stage; idle for %s of "
 				"the step",

@@ -141,7 +141,7 @@ static fo_status run(const struct fo_cli_call *call)
 	struct fo_cli_scaled *s = fo_xmalloc(sizeof *s);
 	p->asked = &a;
 	s->planned = p;
-	fo_status st = fo_cli_plan_read(call, &in->job, in->fix, p);
+	fo_status st = fo_cli_plan_read(call, &in->job, in->fix, NULL, p);
 	if (st == FO_OK)
 		st = ask(in, s);
 	if (st == FO_OK)

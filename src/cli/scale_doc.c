@@ -146,10 +146,10 @@ static void say_point(struct fo_doc *d, const struct fo_cli_scaled *s, const str
 		return;
 	}
 	const struct worth w = worth_of(s, p);
-	const char *mfu = p->known ? fo_doc_printf(d, "%.1f", 100 * p->plan.step.mfu_causal) : "?";
+	const char *mfu = p->size ? "?" : fo_doc_printf(d, "%.1f", 100 * p->plan.step.mfu_causal);
 	const struct fo_range kwh = s->watts_given ? w.kwh : fo_range(w.kwh.high);
 	fo_doc_row(d, devices, fo_doc_printf(d, "%.15g", p->global_batch), division(d, &p->plan), mfu,
-		   percents(d, p->mfu_causal, p->known), fo_doc_si(d, p->plan.tokens_s, "tok/s"),
+		   percents(d, p->mfu_causal, !p->size), fo_doc_si(d, p->plan.tokens_s, "tok/s"),
 		   fo_doc_num(d, p->speed, FO_DRAW_FACTOR), fo_cli_goodput_time(d, p->goodput.interval_s),
 		   percents(d, p->goodput.drawn, true), amounts(d, w.cost), amounts(d, kwh));
 }
@@ -161,11 +161,11 @@ static void say_sizes(struct fo_doc *d, const struct fo_cli_scaled *s, const str
 		return;
 	if (x->weak)
 		fo_doc_heading(d, "Weak scaling: %.3g sequence%s a device in each step, as %.15g on %.15g",
-			       a->global_batch / a->devices, fo_doc_plural(a->global_batch > a->devices ? 2 : 1),
+			       a->global_batch / a->devices, fo_plural(a->global_batch > a->devices ? 2 : 1),
 			       a->global_batch, a->devices);
 	else
 		fo_doc_heading(d, "Strong scaling: %.15g sequence%s in each step", a->global_batch,
-			       fo_doc_plural(a->global_batch > 1 ? 2 : 1));
+			       fo_plural(a->global_batch > 1 ? 2 : 1));
 	fo_doc_table(d, FO_DRAW_FULL, NULL, "rRlrrRRRrrr", "devices", "sequences", "best division", "MFU%", "80 %",
 		     "speed", "over the first", "saved every", "good%", "$/Gtok", "kWh/Gtok");
 	for (int i = 0; i < x->points; i++)
@@ -180,12 +180,12 @@ static bool any_too_large(const struct fo_scale *x)
 	return false;
 }
 
-static bool any_unknown(const struct fo_scale *x)
+static const char *any_unknown(const struct fo_scale *x)
 {
 	for (int i = 0; i < x->points; i++)
-		if (x->point[i].fit == FO_SCALE_FITS && !x->point[i].known)
-			return true;
-	return false;
+		if (x->point[i].fit == FO_SCALE_FITS && x->point[i].size)
+			return x->point[i].size;
+	return NULL;
 }
 
 /* Each doubt once, with the sizes that it is of. */
@@ -218,13 +218,13 @@ static void say_notes(struct fo_doc *d, const struct fo_cli_scaled *s)
 	if (any_too_large(&s->strong) || any_too_large(&s->weak))
 		fo_doc_para(d, "Does not fit: the upper end (80 %%) of the smallest division's memory is above that of "
 			       "a device.");
-	if (any_unknown(&s->strong) || any_unknown(&s->weak))
-		fo_doc_para(d,
-			    "?: not known. No published run behind the prediction has more than %d devices, and what "
-			    "the network of a larger cluster carries is a guess; what stands in brackets, and the cost "
-			    "beside it, is what it would be if collectives reached there what they reach on smaller "
-			    "ones (--measured-bandwidth says what they do).",
-			    FO_SCALE_PUBLISHED_DEVICES);
+	const char *unknown = any_unknown(&s->strong);
+	unknown = unknown ? unknown : any_unknown(&s->weak);
+	if (unknown)
+		fo_doc_para(
+			d,
+			"?: not known: %s. What stands in brackets, and the cost beside it, is what it would be then.",
+			unknown);
 }
 
 /* ---- pictures ---- */
@@ -243,13 +243,13 @@ static size_t mfu_series(struct fo_doc *d, const struct fo_scale *x, const char 
 		const struct fo_scale_point *p = &x->point[i];
 		const bool fits = p->fit == FO_SCALE_FITS, next = i + 1 < n && x->point[i + 1].fit == FO_SCALE_FITS;
 		at[0][i] = p->devices;
-		at[1][i] = fits && p->known ? p->plan.step.mfu_causal : NAN;
+		at[1][i] = fits && !p->size ? p->plan.step.mfu_causal : NAN;
 		/* The guess begins at the last known point. */
-		at[2][i] = fits && (!p->known || (next && !x->point[i + 1].known)) ? p->plan.step.mfu_causal : NAN;
+		at[2][i] = fits && (p->size || (next && x->point[i + 1].size)) ? p->plan.step.mfu_causal : NAN;
 		at[3][i] = fits ? p->mfu_causal.low : NAN;
 		at[4][i] = fits ? p->mfu_causal.high : NAN;
 		any[0] |= fits;
-		any[1] |= fits && !p->known;
+		any[1] |= fits && p->size;
 	}
 	size_t count = 0;
 	if (!any[0])
@@ -330,7 +330,7 @@ static void json_plan(struct fo_json *j, const struct fo_plan_point *x)
 		       FO_INT("schedule", l->schedule), FO_REAL("zero", l->zero),
 		       FO_REAL("shard", l->shard > 0 ? l->shard : x->step.dp * l->cp),
 		       FO_BOOL("sequence_parallel", l->sp), FO_REAL("micro_batch", l->micro_batch),
-		       FO_REAL("micro_batches", l->micro_batches), FO_TEXT("recompute", fo_plan_again_name[x->again]),
+		       FO_REAL("micro_batches", l->micro_batches), FO_TEXT("recompute", fo_plan_again_id[x->again]),
 		       FO_REAL("memory_bytes", x->step.bytes));
 }
 
@@ -349,7 +349,7 @@ static void json_point(struct fo_json *j, const struct fo_cli_scaled *s, const s
 	if (p->fit == FO_SCALE_FITS) {
 		const struct worth w = worth_of(s, p);
 		const struct fo_predict_step *x = &p->plan.step;
-		fo_json_put(j, FO_BOOL("known", p->known), FO_TEXT("doubt", p->doubt));
+		fo_json_put(j, FO_BOOL("known", !p->size), FO_TEXT("doubt", p->doubt));
 		json_plan(j, &p->plan);
 		fo_cli_json_range(j, "step_seconds", x->seconds, p->seconds);
 		fo_cli_json_range(j, "tokens_per_second", p->plan.tokens_s, p->tokens_s);
@@ -383,7 +383,7 @@ void fo_cli_scaled_json(struct fo_json *j, const struct fo_cli_scaled *s)
 		    FO_REAL("per_node", s->ask.per_node), FO_TEXT("framework", p->ask.framework->id),
 		    FO_REAL("seq", p->job.job.seq), FO_REAL("global_batch", s->ask.plan.global_batch),
 		    FO_REAL("of_devices", s->ask.plan.devices), FO_BOOL("net_measured", s->ask.net_measured),
-		    FO_INT("published_devices", FO_SCALE_PUBLISHED_DEVICES),
+		    FO_INT("published_devices", FO_PREDICT_PUBLISHED_DEVICES),
 		    FO_TEXT("rent_from", fo_range_known(s->rent) ? s->rent_from : NULL));
 	fo_cli_goodput_json(j, &s->given, &s->ask.goodput);
 	json_sizes(j, s, &s->strong, "strong");

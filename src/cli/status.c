@@ -154,10 +154,10 @@ static void say_processors(struct fo_doc *d, const struct fo_ranks_seen *s)
 	}
 	if (!told)
 		return;
-	const char *each = fo_doc_printf(d, "%d thread%s each", threads, fo_doc_plural(threads));
+	const char *each = fo_doc_printf(d, "%d thread%s each", threads, fo_plural(threads));
 	if (!unlike) {
 		if (told == 1)
-			each = fo_doc_printf(d, "%d thread%s", threads, fo_doc_plural(threads));
+			each = fo_doc_printf(d, "%d thread%s", threads, fo_plural(threads));
 		fo_doc_line(d, "Processors", "%s, on %s", each, *first->cpus ? first->cpus : "not known");
 		return;
 	}
@@ -186,7 +186,7 @@ static void describe(struct fo_doc *d, const char *dir, const struct fo_ranks_se
 	}
 	const char *at_step = steps ? fo_doc_printf(d, "step %lld of %lld", (long long)step, (long long)steps)
 				    : "no step so far";
-	fo_doc_line(d, "Job", "%s: %d rank%s, %s", dir, s->ranks, fo_doc_plural(s->ranks), at_step);
+	fo_doc_line(d, "Job", "%s: %d rank%s, %s", dir, s->ranks, fo_plural(s->ranks), at_step);
 	fo_doc_line(d, "Hosts", "%s", hosts_text(d, s));
 	say_processors(d, s);
 	int at = fo_ranks_cause(s, bound, WAITED_S, cause, sizeof cause), n = make_groups(s, bound, &g), unknown = 0;
@@ -207,10 +207,10 @@ static void describe(struct fo_doc *d, const char *dir, const struct fo_ranks_se
 	free(g);
 	if (unknown)
 		fo_doc_remark(d, "Not known from this: whether %d rank%s on other hosts still live%s.", unknown,
-			      fo_doc_plural(unknown), unknown == 1 ? "s" : "");
+			      fo_plural(unknown), fo_word(unknown, "s", ""));
 	if (s->strangers)
-		fo_doc_remark(d, "%d file%s of an earlier job %s left out.", s->strangers, fo_doc_plural(s->strangers),
-			      s->strangers == 1 ? "is" : "are");
+		fo_doc_remark(d, "%d file%s of an earlier job %s left out.", s->strangers, fo_plural(s->strangers),
+			      fo_word(s->strangers, "is", "are"));
 }
 
 /* ---- JSON ---- */

@@ -131,6 +131,14 @@ int fo_rates_threads(const struct fo_limits *l)
 	return most;
 }
 
+int fo_rates_cores(const struct fo_limits *l)
+{
+	int most = fo_rates_threads(l);
+	for (size_t i = 0; i < l->peaks; i++)
+		most = l->peak[i].threads > most ? l->peak[i].threads : most;
+	return most;
+}
+
 static double mean_rate(const struct fo_rates *r, const char *kind, const char *dtype);
 
 fo_status fo_rates_init(struct fo_rates *r, const struct fo_limits *l, int threads)
@@ -139,10 +147,11 @@ fo_status fo_rates_init(struct fo_rates *r, const struct fo_limits *l, int threa
 	for (size_t i = 0; i < l->rows; i++)
 		if (!strcmp(l->row[i].kind, "overhead"))
 			r->overhead_s = seconds_of(&l->row[i]);
+	fo_caches_of(&r->caches, l);
 	if (mean_rate(r, "matmul", NULL) > 0 && r->copy_byte_s > 0)
 		return FO_OK;
 	fo_status st = fo_fail(FO_EUNSUPPORTED, "the machine profile has no times of matmuls and memory with %d %s",
-			       threads, threads == 1 ? "thread" : "threads");
+			       threads, fo_word(threads, "thread", "threads"));
 	int most = fo_rates_threads(l);
 	return most && most != threads
 		       ? fo_hint(st,
@@ -165,7 +174,7 @@ static bool exact(const struct fo_rates *r, const struct fo_program *p, const st
 {
 	uint64_t key = fo_op_signature(p, o, use->first);
 	bool pairs = is_attention(o);
-	double want = pairs ? fo_op_cost(p, o, use->pairs).exec : fo_reuse_share(p, o, use->cold);
+	double want = pairs ? fo_op_cost(p, o, use->pairs).exec : fo_reuse_share(p, o, use->cold) + use->lost;
 	struct at low = { 0 }, high = { 0 };
 	for (size_t i = 0; i < r->limits->rows; i++) {
 		const struct fo_limits_row *row = &r->limits->row[i];
@@ -277,7 +286,7 @@ static double row_share(const struct fo_rates *r, const struct fo_limits_row *ro
 static struct fo_op_time memory_time(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o,
 				     const struct fo_op_use *use)
 {
-	double bytes = fo_op_cost(p, o, use->pairs).bytes, share = fo_reuse_share(p, o, use->cold);
+	double bytes = fo_op_cost(p, o, use->pairs).bytes, share = fo_reuse_share(p, o, use->cold) + use->lost;
 	const struct fo_op_info *info = fo_op_info(o->kind);
 	/* An operation on many tensors does the same to each as its base: rows of the base may stand in. */
 	const char *kinds[] = { info->name, fo_op_info(info->base)->name }, *dtype = dtype_of(p, o);

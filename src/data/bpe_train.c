@@ -496,7 +496,7 @@ static fo_status count_inputs(struct words *w, char *const *inputs, size_t n, co
 		st = count_sample(w, &s, progress, ctx, stop);
 	if (st == FO_OK && !w->n)
 		st = fo_fail(FO_EARG, "no text to train a tokenizer on in '%s': %zu %s, empty or binary", inputs[0],
-			     fo_text_files(source), fo_text_files(source) == 1 ? "file" : "files");
+			     fo_text_files(source), fo_word(fo_text_files(source), "file", "files"));
 	fo_text_close(source);
 	free(s.text);
 	free(s.block);

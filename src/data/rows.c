@@ -77,7 +77,7 @@ fo_status fo_documents_read(struct fo_documents *d, const char *input, const str
 		st = read_documents(d, text, e, t, progress, ctx);
 	if (st == FO_OK && !d->shard.docs)
 		st = fo_fail(FO_EARG, "no text in '%s': %zu %s, empty or binary", input, fo_text_files(text),
-			     fo_text_files(text) == 1 ? "file" : "files");
+			     fo_word(fo_text_files(text), "file", "files"));
 	fo_encoder_free(e);
 	if (text)
 		fo_text_close(text);

@@ -442,7 +442,7 @@ static fo_status find_need(struct fo_diagnosis *d, const struct fo_subject *s, s
 			need->causal_flop *= n;
 			if (no_step)
 				snprintf(b->note, sizeof(b->note), "the window is taken as %.4g step%s, as given", n,
-					 n == 1 ? "" : "s");
+					 fo_plural(n));
 			else if (given)
 				snprintf(b->note, sizeof(b->note), "the trace shows its own steps: %s is not used",
 					 d->with.steps > 0 ? "--steps" : "--step-seconds");
@@ -482,7 +482,7 @@ static fo_status refuse(const struct fo_diagnosis *d, const struct fo_subject *s
 	if (b->steps != 1)
 		snprintf(steps, sizeof(steps), "%s, ", d->with.steps > 0 ? "--steps" : "--step-seconds");
 	snprintf(text, sizeof(text), "--tokens-per-step %lld is of the whole job, here %d device%s",
-		 (long long)d->with.tokens_per_step, b->devices, b->devices == 1 ? "" : "s");
+		 (long long)d->with.tokens_per_step, b->devices, fo_plural(b->devices));
 	return fo_hint(fo_fail(FO_EARG,
 			       "an MFU of %.4g %% cannot be: at the %s peak of %s the step would take %.4g ms, and it "
 			       "takes %.4g ms; doubt %s--tokens-per-step, --model, --device or --dtype",

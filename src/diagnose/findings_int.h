@@ -3,6 +3,7 @@
 #ifndef FO_DIAGNOSE_FINDINGS_INT_H
 #define FO_DIAGNOSE_FINDINGS_INT_H
 
+#include "base/str.h"
 #include "diagnose/diagnose.h"
 #include "hw/catalogue.h"
 
@@ -324,7 +325,6 @@ void fo_title(struct fo_finding *f, const char *fmt, ...) FO_PRINTF(2, 3);
 void fo_why(struct fo_finding *f, const char *fmt, ...) FO_PRINTF(2, 3);
 /* "12.3 ms", valid until the end of the block. */
 #define FO_NS(ns) fo_ns_text((char[24]){ 0 }, ns)
-static inline const char *fo_plural(int64_t n) { return n == 1 ? "" : "s"; }
 /* Does a cause that takes `ns` of the step deserve a line? Sets f->serious. */
 bool fo_notable(const struct fo_rule_context *c, struct fo_finding *f, int64_t ns);
 /* The note that other programs ran beside one, by the load of its record. */

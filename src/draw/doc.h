@@ -51,7 +51,6 @@ const char *fo_doc_ms(struct fo_doc *d, int64_t ns);                     /* "12.
 const char *fo_doc_count(struct fo_doc *d, int64_t n);                   /* "1234" */
 const char *fo_doc_bytes(struct fo_doc *d, int64_t bytes);               /* "1.50 GiB" */
 const char *fo_doc_si(struct fo_doc *d, double v, const char *unit);     /* "989 TFLOP" (fo_str_si) */
-static inline const char *fo_doc_plural(int64_t n) { return n == 1 ? "" : "s"; }
 
 /* ---- the frame ---- */
 

@@ -152,7 +152,7 @@ static void devices_of_job(struct fo_health *h)
 		h->devices_from = "the configuration";
 	} else if (h->devices != stated.devices) {
 		fo_health_conflict(h, "the configuration is for %.0f device%s, %s says %.0f", stated.devices,
-				   fo_doc_plural((int64_t)stated.devices), h->devices_from, h->devices);
+				   fo_plural(stated.devices), h->devices_from, h->devices);
 	}
 }
 

@@ -275,8 +275,8 @@ static const char *plan_apart(struct fo_health *h, const struct fo_plan_file *p)
 	if (h->device && strcmp(h->device->name, p->device))
 		return fo_health_text(h, "it is of %s, this job of %s", p->device, h->device->name);
 	if (!isnan(h->devices) && h->devices != p->devices)
-		return fo_health_text(h, "it is of %.0f device%s, this job of %.0f", p->devices,
-				      fo_doc_plural((int64_t)p->devices), h->devices);
+		return fo_health_text(h, "it is of %.0f device%s, this job of %.0f", p->devices, fo_plural(p->devices),
+				      h->devices);
 	if (a && a->has_model && !plan_model_is(p, &a->model))
 		return fo_health_text(h, "it is of %s, the log of %s", fo_plan_file_model(p, &h->arena), a->model.name);
 	return NULL;
@@ -322,6 +322,10 @@ static void from_plan(struct fo_health *h, const struct fo_health_plan *given)
 			   fo_health_num(h, b->seconds_high, FO_DRAW_SECONDS),
 			   fo_range_known(gain) ? fo_health_text(h, "; worth %s", gain_text(h, gain))
 						: fo_health_text(h, "; its gain is not known: %s", why));
+	if (p->doubt && *p->doubt)
+		say_source(h, c, "plan: %s: doubt: %s", given->path, p->doubt);
+	if (p->size && *p->size)
+		say_source(h, c, "plan: %s: doubt: %s", given->path, p->size);
 	c->no_gain = fo_range_known(gain) ? NULL : why;
 	c->setting_rank = BY_AUDIT;
 	c->setting = "how the devices are divided";

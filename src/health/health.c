@@ -54,7 +54,7 @@ static void find_main_log(struct fo_health *h)
 		h->devices_from = "--devices";
 	if (a && !isnan(h->devices) && !isnan(a->devices) && a->devices != h->devices)
 		fo_health_conflict(h, "%s is of %.0f device%s, %s says %.0f", fo_text_file_name(h->main_log->path),
-				   a->devices, fo_doc_plural((int64_t)a->devices), h->devices_from, h->devices);
+				   a->devices, fo_plural(a->devices), h->devices_from, h->devices);
 	if (a && isnan(h->devices) && !isnan(a->devices)) {
 		h->devices = a->devices;
 		h->devices_from = fo_text_file_name(h->main_log->path);
@@ -91,8 +91,8 @@ static void say_which_log(struct fo_health *h)
 		same += h->log[i] != h->main_log && h->log[i]->account.devices == h->main_log->account.devices;
 	if (same)
 		fo_health_conflict(h, "%d log%s of %.0f device%s beside %s: MFU now is of the one that was named last",
-				   same, fo_doc_plural(same), h->main_log->account.devices,
-				   fo_doc_plural((int64_t)h->main_log->account.devices), h->main_log->path);
+				   same, fo_plural(same), h->main_log->account.devices,
+				   fo_plural(h->main_log->account.devices), h->main_log->path);
 }
 
 static bool is_serious(const struct fo_health *h)

@@ -433,10 +433,10 @@ static struct host_findings host_findings(struct fo_health *h, struct fo_health_
 
 static const char *findings_words(struct fo_health *h, struct host_findings x)
 {
-	const char *slow = fo_health_text(h, "%d finding%s slow%s the network", x.slow, fo_doc_plural(x.slow),
-					  x.slow == 1 ? "s" : "");
-	const char *idle = fo_health_text(h, "%d setting%s %s no effect", x.idle, fo_doc_plural(x.idle),
-					  x.idle == 1 ? "has" : "have");
+	const char *slow = fo_health_text(h, "%d finding%s slow%s the network", x.slow, fo_plural(x.slow),
+					  fo_word(x.slow, "s", ""));
+	const char *idle = fo_health_text(h, "%d setting%s %s no effect", x.idle, fo_plural(x.idle),
+					  fo_word(x.idle, "has", "have"));
 	if (x.slow && x.idle)
 		return fo_health_text(h, "%s, %s", slow, idle);
 	return x.slow ? slow : idle;

@@ -79,7 +79,7 @@ static void rate_evidence(struct fo_health *h, struct fo_health_question *q, con
 {
 	fo_health_evidence(h, q, "%s: %.0f tokens/s per device on %.0f device%s (quartiles %.0f to %.0f)",
 			   fo_text_file_name(l->path), l->rate.median, l->account.devices,
-			   fo_doc_plural((int64_t)l->account.devices), l->rate.low, l->rate.high);
+			   fo_plural(l->account.devices), l->rate.low, l->rate.high);
 }
 
 /* Weak scaling keeps the work of a device; strong scaling divides one step's work by more of them. */

@@ -101,7 +101,7 @@ static bool take_log(struct fo_health *h, struct fo_health_file *f)
 	h->log[h->logs++] = l;
 	f->kind = FO_HEALTH_LOG;
 	f->what = fo_health_text(h, "log of %s, %zu line%s of steps", l->log.kind.name, l->log.steps,
-				 fo_doc_plural((int64_t)l->log.steps));
+				 fo_plural(l->log.steps));
 	return true;
 }
 
@@ -169,7 +169,7 @@ static void take_ladder(struct fo_health *h, struct fo_health_file *f)
 	fo_array_room(&h->ladder, &h->ladder_cap, h->ladders, sizeof *h->ladder);
 	h->ladder[h->ladders++] = l;
 	f->kind = FO_HEALTH_LADDER;
-	f->what = fo_health_text(h, "ladder of %d rung%s", l->rungs, fo_doc_plural(l->rungs));
+	f->what = fo_health_text(h, "ladder of %d rung%s", l->rungs, fo_plural(l->rungs));
 }
 
 static void take_run(struct fo_health *h, struct fo_health_file *f)
@@ -183,7 +183,7 @@ static void take_run(struct fo_health *h, struct fo_health_file *f)
 	fo_array_room(&h->run, &h->run_cap, h->runs, sizeof *h->run);
 	h->run[h->runs++] = r;
 	f->kind = FO_HEALTH_RUN;
-	f->what = fo_health_text(h, "run of this program, %lld step%s", (long long)r->step.n, fo_doc_plural(r->step.n));
+	f->what = fo_health_text(h, "run of this program, %lld step%s", (long long)r->step.n, fo_plural(r->step.n));
 }
 
 /* ---- one file, one folder ---- */

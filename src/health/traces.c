@@ -86,7 +86,7 @@ static void find_apart(struct fo_health *h)
 						h->device->name, h->device_from);
 	else if (n > 0 && !isnan(h->devices) && n != (int)h->devices)
 		h->trace_apart = fo_health_text(h, "the trace is of a job of %d device%s, not of %.0f (%s)", n,
-						fo_doc_plural(n), h->devices, h->devices_from);
+						fo_plural(n), h->devices, h->devices_from);
 	if (h->trace_apart)
 		fo_health_conflict(h, "%s: what it shows is told, and no money rests on it", h->trace_apart);
 	if (!h->device && d) {

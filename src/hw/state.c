@@ -339,7 +339,7 @@ const char *fo_state_others_text(double load, int64_t processors, int64_t thread
 	if (!fo_state_others_ran(load, processors, threads))
 		return NULL;
 	snprintf(buf, 96, "load %.1f on %lld %s: other programs ran too", load, (long long)processors,
-		 processors == 1 ? "processor" : "processors");
+		 fo_word(processors, "processor", "processors"));
 	return buf;
 }
 

@@ -34,6 +34,8 @@ static const struct fo_form_row deepspeed[] = {
 	M("zero_optimization.prefetch_bucket_size", PREFETCH, "0=off auto=on *=on"),
 	M("bf16.enabled", DTYPE, "true=bf16 false=-"),
 	M("bfloat16.enabled", DTYPE, "true=bf16 false=-"),
+	M("bf16.bf16_master_weights_and_grads", PARAM_DTYPE, "true=bf16 false=-"),
+	M("bf16.bf16_optimizer_states", MOMENTS, "true=bf16 false=-"),
 	M("fp16.enabled", DTYPE, "true=fp16 false=-"),
 	R("fp16.initial_scale_power", LOSS_SCALE_POWER),
 	M("communication_data_type", GRAD_REDUCE, "fp32=fp32 fp16=fp16 bf16=bf16 bfp16=bf16 null=-"),

@@ -52,7 +52,7 @@ static fo_status unknown(const struct fo_conf *c)
 		st = fo_fail(FO_EFORMAT,
 			     "'%s' is no training configuration that is known here: read as %s, it has %zu "
 			     "setting%s, the first %s",
-			     c->file, fo_conf_format_name[c->format], c->entries, c->entries == 1 ? "" : "s", seen);
+			     c->file, fo_conf_format_name[c->format], c->entries, fo_plural(c->entries), seen);
 	else
 		st = fo_fail(FO_EFORMAT, "'%s' holds no settings: read as %s", c->file, fo_conf_format_name[c->format]);
 	fo_hint(st, "known are the configurations of %s", known.data);

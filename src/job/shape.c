@@ -52,7 +52,12 @@ static const char *next_batch(struct fo_job *job, double batch, double unit)
 
 static const char *number_of_devices(struct fo_job *job, double n)
 {
-	return fo_arena_printf(&job->arena, "%.15g device%s", n, n == 1 ? "" : "s");
+	return fo_arena_printf(&job->arena, "%.15g device%s", n, fo_plural(n));
+}
+
+static const char *ranks_of_data(struct fo_job *job, double n)
+{
+	return fo_arena_printf(&job->arena, "%.15g data-parallel rank%s", n, fo_plural(n));
 }
 
 /* "the next number of devices that fits: 32" */
@@ -160,7 +165,7 @@ static void devices(struct fo_job *job, const struct fo_cluster *c, struct fo_jo
 	largest = o->cp > fmax(o->tp, o->pp) ? FO_JOB_CP : largest;
 	wrong_at(o, largest, next_devices(job, o->devices, model),
 		 fo_arena_printf(&job->arena, "%s %s not divisible by %s", number_of_devices(job, o->devices),
-				 o->devices == 1 ? "is" : "are", by));
+				 fo_word(o->devices, "is", "are"), by));
 }
 
 /* ---- what is sharded ---- */
@@ -193,10 +198,10 @@ static void sharding(struct fo_job *job, struct fo_job_shape *o)
 		wrong_at(o, FO_JOB_DP_SHARD,
 			 fo_arena_printf(&job->arena, "--cluster of %s, or ranks that shard x replicas = %.15g",
 					 number_of_devices(job, replicate * shard * o->devices / o->dp), o->dp),
-			 fo_arena_printf(&job->arena,
-					 "%.15g replicas x %.15g ranks that shard are not the %.15g data-parallel "
-					 "ranks of %s",
-					 replicate, shard, o->dp, number_of_devices(job, o->devices)));
+			 fo_arena_printf(&job->arena, "%.15g replica%s x %.15g rank%s not the %s of %s", replicate,
+					 fo_plural(replicate), shard,
+					 fo_word(shard, " that shards are", "s that shard are"),
+					 ranks_of_data(job, o->dp), number_of_devices(job, o->devices)));
 		return;
 	}
 	o->replicate = 1;
@@ -210,8 +215,8 @@ static void sharding(struct fo_job *job, struct fo_job_shape *o)
 	double part = shard >= 1 ? shard : o->replicate;
 	wrong_at(o, shard >= 1 ? FO_JOB_DP_SHARD : FO_JOB_DP_REPLICATE,
 		 next_devices(job, o->devices, part * o->devices / o->dp),
-		 fo_arena_printf(&job->arena, "%.15g data-parallel rank%s not divisible by %.15g", o->dp,
-				 o->dp == 1 ? " is" : "s are", part));
+		 fo_arena_printf(&job->arena, "%s %s not divisible by %.15g", ranks_of_data(job, o->dp),
+				 fo_word(o->dp, "is", "are"), part));
 	o->shard = o->replicate = NAN;
 }
 
@@ -225,8 +230,8 @@ static void experts(struct fo_job *job, struct fo_job_shape *o)
 	if (!divides((double)job->model.experts, o->ep))
 		WRONG("%lld experts are not divisible by EP %.15g", (long long)job->model.experts, o->ep);
 	if (!isnan(o->devices) && !divides(o->devices, o->pp * o->ep * o->etp))
-		WRONG("%.15g devices are not divisible by PP %.15g x EP %.15g x expert TP %.15g", o->devices, o->pp,
-		      o->ep, o->etp);
+		WRONG("%s %s not divisible by PP %.15g x EP %.15g x expert TP %.15g",
+		      number_of_devices(job, o->devices), fo_word(o->devices, "is", "are"), o->pp, o->ep, o->etp);
 }
 
 /* ---- the batch ---- */
@@ -246,15 +251,15 @@ static void batch_of_rank(struct fo_job *job, struct fo_job_shape *o, double loc
 		if (!divides(global, local * o->dp))
 			wrong_at(o, FO_JOB_GLOBAL_BATCH, next_batch(job, global, local * o->dp),
 				 fo_arena_printf(&job->arena,
-						 "a global batch of %.15g is not divisible by %.15g sequences of a "
-						 "rank x %.15g data-parallel ranks",
-						 global, local, o->dp));
+						 "a global batch of %.15g is not divisible by %.15g sequence%s of a "
+						 "rank x %s",
+						 global, local, fo_plural(local), ranks_of_data(job, o->dp)));
 	}
 	if (!divides(local, o->micro_batch))
 		wrong_at(o, FO_JOB_LOCAL_BATCH, next_batch(job, local, o->micro_batch),
 			 fo_arena_printf(&job->arena,
-					 "%.15g sequences of a rank are not divisible by a micro-batch of %.15g", local,
-					 o->micro_batch));
+					 "%.15g sequence%s of a rank %s not divisible by a micro-batch of %.15g", local,
+					 fo_plural(local), fo_word(local, "is", "are"), o->micro_batch));
 	o->micro_batches = times * local / o->micro_batch;
 	o->global_batch = times * local * o->dp;
 }
@@ -282,15 +287,15 @@ static void batch_of_all(struct fo_job *job, struct fo_job_shape *o, double glob
 		wrong_at(o, FO_JOB_GLOBAL_BATCH,
 			 fo_arena_printf(&job->arena, "the batch that fits: %.15g", o->micro_batch * times * o->dp),
 			 fo_arena_printf(&job->arena,
-					 "a global batch of %.15g is not a micro-batch of %.15g x %.15g micro-batches "
-					 "x %.15g data-parallel ranks",
-					 global, o->micro_batch, times, o->dp));
+					 "a global batch of %.15g is not a micro-batch of %.15g x %.15g micro-batch%s "
+					 "x %s",
+					 global, o->micro_batch, times, fo_word(times, "", "es"),
+					 ranks_of_data(job, o->dp)));
 	else if (!divides(global, o->dp * o->micro_batch))
 		wrong_at(o, FO_JOB_GLOBAL_BATCH, next_batch(job, global, o->dp * o->micro_batch),
 			 fo_arena_printf(&job->arena,
-					 "a global batch of %.15g is not divisible by a micro-batch of %.15g x %.15g "
-					 "data-parallel ranks",
-					 global, o->micro_batch, o->dp));
+					 "a global batch of %.15g is not divisible by a micro-batch of %.15g x %s",
+					 global, o->micro_batch, ranks_of_data(job, o->dp)));
 }
 
 static void batch(struct fo_job *job, struct fo_job_shape *o)
@@ -330,7 +335,7 @@ void fo_job_shape_of(struct fo_job *job, const struct fo_cluster *c, struct fo_j
 	o->ep = degree(job, o, FO_JOB_EP);
 	o->chunks = degree(job, o, FO_JOB_PP_VIRTUAL);
 	o->etp = degree(job, o, FO_JOB_ETP);
-	if (!fo_job_known(job, FO_JOB_ETP) && fo_job_style_of(job) == FO_JOB_STYLE_MEGATRON)
+	if (!fo_job_known(job, FO_JOB_ETP) && fo_job_keeper_of(job) == FO_MEMORY_BY_MEGATRON)
 		o->etp = o->tp; /* Megatron's default */
 	if (isnan(o->seq))
 		lacks(job, o, FO_JOB_SEQ);
@@ -341,6 +346,6 @@ void fo_job_shape_of(struct fo_job *job, const struct fo_cluster *c, struct fo_j
 	o->tokens = o->global_batch * o->seq;
 	fo_job_stages_of(job, o);
 	if (job->has_model && o->pp > (double)job->model.layers)
-		WRONG("%.15g pipeline stages are more than the %lld layers of the model", o->pp,
-		      (long long)job->model.layers);
+		WRONG("%.15g pipeline stages are more than the %lld layer%s of the model", o->pp,
+		      (long long)job->model.layers, fo_plural(job->model.layers));
 }

@@ -127,5 +127,5 @@ void fo_calibrate_find_peak(enum fo_numerics precision, int threads, struct fo_p
 	const char *busy = fo_limits_peak_sure(&c) ? "" : " (machine too busy: may be low)";
 	snprintf(peak->source, sizeof peak->source,
 		 "measured on this machine %.10s: %s loop, %d thread%s, best of %d bursts%s", c.date, c.set, c.threads,
-		 c.threads == 1 ? "" : "s", c.bursts, busy);
+		 fo_plural(c.threads), c.bursts, busy);
 }

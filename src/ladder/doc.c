@@ -153,7 +153,7 @@ static void say_losses(struct page *p)
 	}
 	if (held)
 		fo_doc_verdict(p->d, FO_DOC_GOOD, "losses", "%d rung%s held those of the rung they are compared with",
-			       held, fo_doc_plural(held));
+			       held, fo_plural(held));
 }
 
 /* A rung whose rows cut documents off learns their beginnings by heart: its training loss falls faster, and is no
@@ -670,7 +670,7 @@ static void say_method(struct page *p)
 		"%s, %s weights, %s per token (rule mfu), rows of %lld tokens, %lld tokens per step. %s, %d thread%s, "
 		"kernels up to %s. Begun %s, flatout %s.",
 		known(l->model), si(p, l->params, ""), si(p, l->flop_per_token, "FLOP"), (long long)l->seq,
-		(long long)l->tokens_per_step, machine(l), l->threads, fo_doc_plural(l->threads), known(l->isa),
+		(long long)l->tokens_per_step, machine(l), l->threads, fo_plural(l->threads), known(l->isa),
 		known(l->started), version(l));
 	fo_doc_para(
 		p->d,
@@ -722,7 +722,7 @@ static void say_what_it_is(struct page *p)
 	else
 		fo_doc_title(p->d, "Ladder of a run");
 	fo_doc_lead(p->d, "One change at a time, measured against the rung it starts from. %s, %s%d thread%s%s.",
-		    machine(l), ranks_text(p), l->threads, fo_doc_plural(l->threads),
+		    machine(l), ranks_text(p), l->threads, fo_plural(l->threads),
 		    text ? fo_doc_printf(p->d, "; %s", text) : "");
 	fo_doc_footer(p->d, "flatout ladder; begun %s; flatout %s", known(l->started), version(l));
 	fo_doc_only(p->d, FO_DOC_TERM);
@@ -735,7 +735,7 @@ static void say_what_it_is(struct page *p)
 		fo_doc_fact(p->d, "device", fo_doc_printf(p->d, "%s: all times are its", l->device), NULL);
 	fo_doc_fact(p->d, "machine",
 		    fo_doc_printf(p->d, "%s, %s, %d thread%s", known(l->cpu), known(l->isa), l->threads,
-				  fo_doc_plural(l->threads)),
+				  fo_plural(l->threads)),
 		    NULL);
 	fo_doc_fact(p->d, p->open ? "planned" : "measured",
 		    fo_doc_printf(p->d, "%lld steps of each rung in %d rounds; %d of %d turns done",

@@ -1,6 +1,8 @@
 /* Parameters and closed FLOP formulas: the only place outside tests that holds them. */
 #include "model/model.h"
 
+#include "base/str.h"
+
 #include <stdio.h>
 
 const char *const fo_component_name[FO_COMP_COUNT] = {
@@ -147,7 +149,7 @@ fo_status fo_model_count_mtp(struct fo_model *m)
 
 const char *fo_model_mtp_text(char buf[48], int64_t modules)
 {
-	snprintf(buf, 48, "%lld multi-token-prediction module%s", (long long)modules, modules == 1 ? "" : "s");
+	snprintf(buf, 48, "%lld multi-token-prediction module%s", (long long)modules, fo_plural(modules));
 	return buf;
 }
 

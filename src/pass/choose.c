@@ -432,7 +432,7 @@ static fo_status refuse(struct search *s)
 	/* Users give rows and memory of the job, plans are of a rank. */
 	const int64_t ranks = fo_mesh_ranks(&run.mesh), groups = fo_mesh_data(&run.mesh);
 	snprintf(what, sizeof what, "micro-batches of %lld %s of %lld tokens", (long long)(run.rows * groups),
-		 run.rows * groups == 1 ? "row" : "rows", (long long)run.seq);
+		 fo_word(run.rows * groups, "row", "rows"), (long long)run.seq);
 	snprintf(would, sizeof would, "no shorter rows would fit: choose a smaller model");
 	while (run.rows > 1 || run.seq > SHORTEST) {
 		int64_t bytes;

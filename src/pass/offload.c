@@ -147,7 +147,7 @@ fo_status fo_pass_offload_legal(const struct fo_program *p)
 		return fo_fail(FO_EARG,
 			       "activations of %lld of %lld %s: backward begins with the last layer's, so at most "
 			       "those of %lld can wait elsewhere",
-			       (long long)n, (long long)p->model.layers, p->model.layers == 1 ? "layer" : "layers",
+			       (long long)n, (long long)p->model.layers, fo_word(p->model.layers, "layer", "layers"),
 			       (long long)p->model.layers - 1);
 	return FO_OK;
 }

@@ -6,6 +6,7 @@
 const char *const fo_plan_field_name[FO_PLAN_FIELDS] = {
 	"tensor parallelism", "context parallelism", "the pipeline",    "expert parallelism",
 	"what ranks share",   "recomputation",       "the micro-batch", "overlap of data parallelism",
+	"the number type",    "optimizer states",
 };
 #define NEAR 1.01   /* of the goal's time: issue and reader ask for no more */
 #define GAINS 0.999 /* a change that saves less is none */
@@ -29,9 +30,11 @@ static bool differ(const struct fo_predict_layout *a, const struct fo_predict_la
 	case FO_PLAN_FIELD_STATES:
 		return a->zero != b->zero || a->shard != b->shard || a->keeps_weights != b->keeps_weights;
 	case FO_PLAN_FIELD_AGAIN:
-		return a->recompute != b->recompute || a->kept != b->kept || a->recompute_core != b->recompute_core ||
-		       a->recompute_ffn != b->recompute_ffn;
+		return a->recompute != b->recompute || a->recompute_op != b->recompute_op ||
+		       a->recompute_core != b->recompute_core || a->recompute_ffn != b->recompute_ffn;
 	case FO_PLAN_FIELD_HIDES: return a->dp_overlap != b->dp_overlap;
+	case FO_PLAN_FIELD_TYPE: return a->type != b->type;
+	case FO_PLAN_FIELD_FORMAT: return a->format != b->format;
 	default: return a->micro_batch != b->micro_batch;
 	}
 }
@@ -60,11 +63,13 @@ static void take(struct fo_predict_layout *l, const struct fo_predict_layout *go
 		break;
 	case FO_PLAN_FIELD_AGAIN:
 		l->recompute = goal->recompute;
-		l->kept = goal->kept;
+		l->recompute_op = goal->recompute_op;
 		l->recompute_core = goal->recompute_core;
 		l->recompute_ffn = goal->recompute_ffn;
 		break;
 	case FO_PLAN_FIELD_HIDES: l->dp_overlap = goal->dp_overlap; break;
+	case FO_PLAN_FIELD_TYPE: l->type = goal->type; break;
+	case FO_PLAN_FIELD_FORMAT: l->format = goal->format; break;
 	default: l->micro_batch = goal->micro_batch; break;
 	}
 }

@@ -13,6 +13,8 @@ enum fo_plan_field {
 	FO_PLAN_FIELD_AGAIN,  /* recomputation */
 	FO_PLAN_FIELD_MICRO_BATCH,
 	FO_PLAN_FIELD_HIDES, /* gradients and weights that travel beside compute */
+	FO_PLAN_FIELD_TYPE,  /* of products */
+	FO_PLAN_FIELD_FORMAT,
 	FO_PLAN_FIELDS
 };
 extern const char *const fo_plan_field_name[FO_PLAN_FIELDS];

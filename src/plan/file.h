@@ -12,7 +12,7 @@ struct fo_plan_file_point {
 	double zero, shard;
 	bool sp, tp_overlap, stages_near, keeps_weights;
 	double micro_batch, micro_batches;
-	const char *recompute;
+	const char *recompute, *type, *state;      /* type, state: of products, of the optimizer's states */
 	double seconds, seconds_low, seconds_high; /* of a step; the 80 % interval */
 	double tokens_s;                           /* of one device */
 	double mfu, mfu_causal;
@@ -30,6 +30,7 @@ struct fo_plan_file {
 	double search_seconds;
 	int64_t ties, named;
 	const char *doubt;    /* why to distrust the named division's figures; "" and NULL: nothing */
+	const char *size;     /* why figures of so large a cluster are not known, marked "?"; "" and NULL: they are */
 	double fewer_devices; /* on which `fewer` is faster; 0: no part of the devices is */
 	struct fo_plan_file_point best[1], fewer[1], *point;
 	int64_t bests, fewers, points;

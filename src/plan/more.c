@@ -29,6 +29,56 @@ double fo_plan_fewer(struct fo_plan *out, const struct fo_plan_asked *asked, con
 	return of;
 }
 
+/* ---- so many that it fits ---- */
+
+/* As many as a cluster has at most (src/job/cluster.c). */
+#define DEVICES_MOST 1e6
+
+double fo_plan_next_size(double per_node, double devices)
+{
+	const double nodes = floor(devices / per_node), step = exp2(fmax(0, floor(log2(nodes)) - 6));
+	return devices < per_node ? devices + 1 : (nodes + step) * per_node;
+}
+
+struct held {
+	const struct fo_plan_asked *a;
+	struct fo_predict_shared shared;
+	bool fits;
+};
+
+static bool hold(void *ctx, const struct fo_predict_layout *l, int again)
+{
+	struct held *h = ctx;
+	struct fo_predict_step s;
+	(void)again;
+	h->fits = fo_predict_point_within(&h->a->base, l, &h->shared, fo_plan_room(h->a), &s);
+	return !h->fits;
+}
+
+double fo_plan_holding(const struct fo_plan_asked *asked, double *batch)
+{
+	const double node = asked->base.job.machine.per_node;
+	struct fo_plan_asked a = *asked;
+	/* Micro-batches of one sequence, computed again as a whole, take the least memory (tests/unit/test_plan.c). */
+	if (a.fixed.micro_batch == 0)
+		a.fixed.micro_batch = 1;
+	if (a.fixed.again < 0 && a.framework->again & 1u << FO_PLAN_AGAIN_FULL)
+		a.fixed.again = FO_PLAN_AGAIN_FULL;
+	for (int larger = 0; larger < 2; larger++)
+		for (a.devices = fo_plan_next_size(node, asked->devices); a.devices <= DEVICES_MOST;
+		     a.devices = fo_plan_next_size(node, a.devices)) {
+			struct held h = { .a = &a };
+			if (larger && a.devices <= asked->global_batch)
+				continue;
+			a.global_batch = larger ? a.devices : asked->global_batch;
+			fo_plan_each(&a, hold, &h);
+			*batch = a.global_batch;
+			if (h.fits)
+				return a.devices;
+		}
+	return 0;
+}
+
 /* ---- more of a resource ---- */
 
 const char *const fo_plan_gains_name[] = {
@@ -46,6 +96,27 @@ static double node_of(const struct fo_plan_asked *a)
 	return a->devices < node ? 1 : node;
 }
 
+static uint32_t types_of(const struct fo_plan_asked *a) { return a->types ? a->types : 1u << a->base.job.type; }
+static uint32_t formats_of(const struct fo_plan_asked *a)
+{
+	return a->formats ? a->formats : 1u << FO_PREDICT_FORMAT_JOB;
+}
+
+/* Is there a number type or a format that was not asked for and takes less? Of a job that states one of 8 bits, or a
+ * format that is none of fp32, there is none. */
+static bool numbers_left(const struct fo_plan_asked *a, enum fo_plan_more_of of)
+{
+	const uint32_t bits8 = 1u << FO_PREDICT_FP8 | 1u << FO_PREDICT_MXFP8 | 1u << FO_PREDICT_FP4;
+	uint32_t inexact = 0;
+	for (int i = 0; i < FO_PREDICT_FORMATS; i++)
+		inexact |= fo_predict_format_row[i].exact ? 0 : 1u << i;
+	if (of == FO_PLAN_MORE_TYPE)
+		return fo_plan_types_8(a) && !(types_of(a) & bits8);
+	return a->framework->formats & inexact && !(formats_of(a) & inexact) && !a->base.job.lora &&
+	       (a->base.job.format != FO_PREDICT_FORMAT_JOB || fo_memory_plain_states(&a->base.memory.ways)) &&
+	       fo_predict_format_row[a->base.job.format].exact;
+}
+
 /* The job with twice the resource; of devices, with one node more. */
 static void with_more(struct fo_plan_asked *out, const struct fo_plan_asked *asked, enum fo_plan_more_of of)
 {
@@ -55,6 +126,10 @@ static void with_more(struct fo_plan_asked *out, const struct fo_plan_asked *ask
 	case FO_PLAN_MORE_MEMORY: out->memory_bytes = 2 * fo_plan_room(asked); return;
 	case FO_PLAN_MORE_BATCH: out->global_batch *= 2; return;
 	case FO_PLAN_MORE_DEVICES: out->devices += node_of(asked); return;
+	case FO_PLAN_MORE_TYPE: out->types = types_of(asked) | fo_plan_types_8(asked); return;
+	case FO_PLAN_MORE_FORMAT:
+		out->formats = formats_of(asked) | (asked->framework->formats & ~(1u << FO_PREDICT_FORMAT_FP32));
+		return;
 	case FO_PLAN_MORE_NET: job.machine.net_byte_s *= 2; break;
 	case FO_PLAN_MORE_NODE: job.machine.node_byte_s *= 2; break;
 	default: return;
@@ -111,6 +186,20 @@ static enum fo_plan_gains gains_of(const struct fo_plan_more *m, bool guess)
 	return m->range.low > 1 ? FO_PLAN_GAINS : FO_PLAN_GAINS_UNSURE;
 }
 
+/* The format nearest to fp32 that is none. */
+static void take_bytes(struct fo_plan_more *o, const struct fo_plan_asked *a, const struct fo_plan_point *named)
+{
+	struct fo_predict_layout l = named->layout;
+	struct fo_predict_step s;
+	for (int f = 0; f < FO_PREDICT_FORMATS && !(o->less_bytes > 0); f++) {
+		o->format = l.format = (enum fo_predict_format)f;
+		if (fo_predict_format_row[f].exact || fo_plan_illegal(a, &l))
+			continue;
+		fo_predict_memory_of(&a->base, &l, &s);
+		o->less_bytes = s.wrong ? 0 : named->step.bytes - s.bytes;
+	}
+}
+
 void fo_plan_more_of(struct fo_plan_more out[FO_PLAN_MORES], const struct fo_plan_asked *asked,
 		     const struct fo_plan *all)
 {
@@ -124,6 +213,10 @@ void fo_plan_more_of(struct fo_plan_more out[FO_PLAN_MORES], const struct fo_pla
 		with_more(&a, asked, (enum fo_plan_more_of)i);
 		if (i == FO_PLAN_MORE_NET && asked->devices <= asked->base.job.machine.per_node)
 			continue;
+		if (i >= FO_PLAN_MORE_TYPE && !numbers_left(asked, (enum fo_plan_more_of)i))
+			continue;
+		if (i == FO_PLAN_MORE_FORMAT)
+			take_bytes(&out[i], asked, &all->point[all->named]);
 		if (i == FO_PLAN_MORE_DEVICES)
 			a.devices = asked->devices;
 		const bool found = i == FO_PLAN_MORE_DEVICES ? search_devices(&p, &a, scratch)

@@ -2,15 +2,18 @@
  *
  * A division is a point of pp with its schedule and chunks and where its stages are, data parallelism with its ZeRO
  * stage, the ranks that share states and how long gathered weights stay, cp, tp with sequence parallelism and overlap,
- * ep, recomputation and micro-batch. Each that a framework can run is counted in memory by src/predict, and each whose
+ * ep, recomputation and micro-batch; where several are asked for, the number type and the format of the optimizer's
+ * states. Each that a framework can run is counted in memory by src/predict, and each whose
  * memory fits (the upper end of its 80 % interval) is timed in closed form. Nothing else is left out but GPipe, which
  * never takes less time or memory than 1F1B (tests/unit/test_plan.c): there is no rule of thumb. */
 #ifndef FO_PLAN_PLAN_H
 #define FO_PLAN_PLAN_H
 
 #include "predict/predict.h"
+#include "program/schedule.h"
 
-/* What a framework can run: the rows of FRAMEWORKS in plan.c. */
+enum { FO_PLAN_HALF = FO_PREDICT_TYPES }; /* fp16's place behind the types */
+/* What a framework can run: the rows of fo_plan_framework in search.c. */
 struct fo_plan_framework {
 	const char *id, *title;
 	uint32_t zero;    /* bit s: ZeRO stage s */
@@ -22,12 +25,15 @@ struct fo_plan_framework {
 	bool tp_overlap;     /* it can be told to hide tensor parallelism's communication */
 	double chunks;       /* the most of a pipeline rank; 1: it does not interleave */
 	bool pp_zero_most_1; /* pipelines share nothing but the optimizer's states */
-	bool pp_even;      /* stages divide the layers, or the layers, embedding and loss together (fo_plan_accounts) */
-	bool sp_always;    /* tensor parallelism is never without sequence parallelism */
-	const char *no_pp; /* why there is no pipeline, one sentence; NULL: plan knows none of it */
-	uint32_t again;    /* bit: enum fo_plan_again */
-	bool executes;     /* it is Flatout, whose executor says itself which meshes it runs */
-	const char *origin; /* where that is stated */
+	bool pp_even;         /* stages divide the layers, or the layers, embedding and loss together (fo_plan_accounts) */
+	bool sp_always;       /* tensor parallelism is never without sequence parallelism */
+	uint32_t again;       /* bit: enum fo_plan_again */
+	uint32_t again_piped; /* those that it has with a pipeline, too; 0: all of them */
+	uint32_t types;       /* bit: enum fo_predict_type that its settings can state; FO_PLAN_HALF: fp16 */
+	uint32_t formats;     /* bit: enum fo_predict_format, the same */
+	bool formats_shared;  /* moments of less than fp32 are kept beside ZeRO 1 and above alone */
+	bool executes;        /* it is Flatout, whose executor says itself which meshes it runs */
+	const char *origin;   /* where that is stated */
 };
 extern const struct fo_plan_framework fo_plan_framework[];
 extern const int fo_plan_frameworks;
@@ -44,6 +50,7 @@ enum fo_plan_again {
 	FO_PLAN_AGAIN_FULL,
 	FO_PLAN_AGAINS
 };
+extern const char *const fo_plan_again_id[FO_PLAN_AGAINS]; /* as --recompute takes it, and JSON has it */
 extern const char *const fo_plan_again_name[FO_PLAN_AGAINS];
 extern const char *const fo_plan_again_short[FO_PLAN_AGAINS]; /* for a narrow table: "1/4" */
 
@@ -62,6 +69,9 @@ struct fo_plan_asked {
 	const struct fo_plan_framework *framework;
 	double devices, global_batch; /* sequences of a step */
 	struct fo_plan_fixed fixed;
+	/* Number types of products (bit: enum fo_predict_type) and formats of the optimizer's states (bit: enum
+	 * fo_predict_format) that are searched; 0: the job's own alone. Others change what is computed. */
+	uint32_t types, formats;
 	double memory_bytes;          /* that a division may take; 0: the machine's */
 	bool half;                    /* FO_PREDICT_BF16 is fp16 here */
 	const struct fo_model *model; /* what Flatout's executor is asked about; NULL: it is not asked */
@@ -85,12 +95,18 @@ struct fo_plan {
 	 * the one to take. */
 	struct fo_plan_point point[FO_PLAN_SHOWN];
 	int points;
-	int named; /* the simplest of all divisions that tie with point[0]: what to take */
+	int named;    /* the simplest of all divisions that tie with point[0]: what to take */
+	int64_t ties; /* of all divisions, those that tie with point[0], itself among them */
 	int64_t legal, timed,
 		too_large;             /* divisions: that the framework can run, evaluated for time, that do not fit */
 	double seconds;                /* that the search took */
 	struct fo_plan_point smallest; /* the one that takes the least memory, for when none fits */
 };
+/* Does a step of so many seconds tie with the fastest? */
+static inline bool fo_plan_ties(const struct fo_plan *p, double seconds)
+{
+	return seconds <= (1 + FO_PLAN_TIE) * p->point[0].step.seconds;
+}
 /* FO_EARG, with the nearest thing that works: a batch or a fixed number that no division has; a fixed degree that the
  * framework lacks. FO_ENOMEM: no legal division fits; *out has the smallest. */
 FO_CHECKED fo_status fo_plan_search(struct fo_plan *out, const struct fo_plan_asked *asked);
@@ -100,6 +116,10 @@ bool fo_plan_possible(const struct fo_plan_asked *asked);
 /* The next smaller part of a cluster that is worth a look: half of it where that is whole nodes (below a node: whole
  * devices), else the largest power of two of them. 0: there is none. */
 double fo_plan_part_of(double per_node, double devices);
+/* Number types of 8 bits that the framework's settings can state and the device has, as bits. */
+uint32_t fo_plan_types_8(const struct fo_plan_asked *asked);
+/* Has the device such products? Blocks of 32 that share a scale are what devices with fp4 have units for. */
+bool fo_plan_has_type(const struct fo_predict_machine *m, int type);
 /* How simple a division is: smaller is simpler. */
 int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 /* Megatron-LM: stages that do not divide the layers divide layers + 2, where embedding and loss count as a layer
@@ -107,6 +127,10 @@ int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 bool fo_plan_accounts(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
 /* Is a division legal for this framework and this model? NULL, or why not in one static sentence. */
 const char *fo_plan_illegal(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
+/* Flatout's name for a division's schedule. */
+enum fo_pp_kind fo_plan_pp_kind(const struct fo_predict_layout *l);
+/* Bits of what a framework can compute again with so many stages. */
+uint32_t fo_plan_agains_of(const struct fo_plan_framework *f, double pp);
 /* Bytes that a division may take. */
 static inline double fo_plan_room(const struct fo_plan_asked *a)
 {

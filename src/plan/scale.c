@@ -1,6 +1,7 @@
 #include "plan/scale.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -37,7 +38,8 @@ fo_status fo_scale_check(double per_node, double devices)
 	const double used = used_of(per_node);
 	if (devices >= 1 && devices == floor(devices) && node_of(per_node, devices) > 0)
 		return FO_OK;
-	return fo_hint(fo_fail(FO_EARG, "no number of nodes of %.15g has %.15g devices", per_node, devices),
+	return fo_hint(fo_fail(FO_EARG, "no number of nodes of %.15g has %.15g device%s", per_node, devices,
+			       fo_plural(devices)),
 		       "%.15g devices fill whole nodes", fmax(1, round(devices / used)) * used);
 }
 
@@ -66,6 +68,7 @@ static void take_interval(const struct fo_scale_asked *a, struct fo_scale_point 
 	fo_predict_certainty_of(&here->base, &p->plan.layout, s, &sure);
 	p->seconds = sure.seconds;
 	p->doubt = sure.flag;
+	p->size = a->net_measured ? NULL : sure.size;
 	if (p->nodes > 1 && a->net.low < 1 && !a->net_measured) {
 		take_size(a, p, a->net.low, &slow);
 		fo_predict_point(&slow.base, &p->plan.layout, &step);
@@ -97,7 +100,6 @@ static fo_status search(const struct fo_scale_asked *a, struct fo_scale_point *p
 	g.devices = p->devices;
 	fo_goodput_of(&g, &p->goodput);
 	p->plan = plan->point[plan->named];
-	p->known = p->nodes <= 1 || a->net_measured || p->devices <= FO_SCALE_PUBLISHED_DEVICES;
 	take_interval(a, p, &here);
 	return FO_OK;
 }
@@ -133,8 +135,8 @@ fo_status fo_scale_of(struct fo_scale *out, const struct fo_scale_asked *a)
 		fo_err_clear();
 	free(plan);
 	if (st == FO_OK && !legal)
-		return fo_hint(fo_fail(FO_EARG, "no size has a whole number of sequences of %.15g on %.15g devices",
-				       a->plan.global_batch, a->plan.devices),
-			       "a batch of %.15g sequences does", a->plan.devices);
+		return fo_hint(fo_fail(FO_EARG, "no size has a whole number of sequences of %.15g on %.15g device%s",
+				       a->plan.global_batch, a->plan.devices, fo_plural(a->plan.devices)),
+			       "a batch of %.15g sequence%s does", a->plan.devices, fo_plural(a->plan.devices));
 	return legal ? FO_OK : st;
 }

@@ -1,16 +1,13 @@
 /* One job on clusters of many sizes: each with the best plan of its own, its MFU, and what of the time counts.
  *
  * Strong: the batch is one and the same. Weak: it grows with the devices, from the size that it is stated for. What is
- * known of a size is said with it: the constants of src/predict rest on runs of at most FO_SCALE_PUBLISHED_DEVICES
+ * known of a size is said with it: the constants of src/predict rest on runs of at most FO_PREDICT_PUBLISHED_DEVICES
  * devices, and the network of a larger cluster is a guess unless its measured rate was given. */
 #ifndef FO_PLAN_SCALE_H
 #define FO_PLAN_SCALE_H
 
 #include "plan/plan.h"
 #include "sim/goodput.h"
-
-/* The largest cluster of data/published_runs.csv (tests/unit/test_scale.c compares). */
-#define FO_SCALE_PUBLISHED_DEVICES 2048
 
 enum { FO_SCALE_SIZES = 32 };
 struct fo_scale_asked {
@@ -33,8 +30,7 @@ struct fo_scale_point {
 	double devices, per_node, nodes, global_batch;
 	enum fo_scale_fit fit;
 	/* The rest where it fits. */
-	bool known; /* false: MFU and what follows from it hold only if the network reaches there what it does on
-		     * clusters that were published */
+	const char *size; /* not NULL: MFU and what follows from it are not known, fo_predict_size_doubt says why */
 	struct fo_plan_point plan;
 	struct fo_range seconds, tokens_s, mfu_causal; /* 80 %; tokens of all devices */
 	double speed;                                  /* tokens/s over those of the smallest size that fits */

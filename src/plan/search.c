@@ -26,6 +26,11 @@ enum {
 	EVERY_SCHEDULE = LOOPED | BIT(FO_PREDICT_ZERO_BUBBLE) | BIT(FO_PREDICT_ZB_H2),
 };
 enum { CHUNKS = 64 };
+enum {
+	TYPES_16 = BIT(FO_PREDICT_BF16) | BIT(FO_PLAN_HALF) | BIT(FO_PREDICT_FP32),
+	TYPES_8 = BIT(FO_PREDICT_FP8) | BIT(FO_PREDICT_MXFP8),
+	FORMAT_PLAIN = BIT(FO_PREDICT_FORMAT_JOB) | BIT(FO_PREDICT_FORMAT_FP32),
+};
 const struct fo_plan_framework fo_plan_framework[] = {
 	{ .id = "any",
 	  .title = "any framework",
@@ -41,6 +46,8 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .tp_overlap = true,
 	  .chunks = CHUNKS,
 	  .again = ALL_AGAIN,
+	  .types = BIT(FO_PREDICT_TYPES + 1) - 1,
+	  .formats = BIT(FO_PREDICT_FORMATS) - 1,
 	  .origin = "whatever src/predict knows" },
 	/* More than two chunks want pipeline_parallel_layers_per_stage, which src/job does not read yet. */
 	{ .id = "torchtitan",
@@ -57,6 +64,8 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .chunks = 2,
 	  .sp_always = true,
 	  .again = BIT(FO_PLAN_AGAIN_NONE) | BIT(FO_PLAN_AGAIN_OP) | BIT(FO_PLAN_AGAIN_FULL),
+	  .types = BIT(FO_PREDICT_BF16) | BIT(FO_PREDICT_FP32) | TYPES_8,
+	  .formats = FORMAT_PLAIN | BIT(FO_PREDICT_FORMAT_ALL_BF16),
 	  .origin = "torchtitan 0.2.2: parallelism.*, activation_checkpoint.mode" },
 	{ .id = "megatron",
 	  .title = "Megatron-LM",
@@ -72,6 +81,9 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .pp_zero_most_1 = true,
 	  .pp_even = true,
 	  .again = LAYERS_AGAIN,
+	  .types = TYPES_16 | TYPES_8 | BIT(FO_PREDICT_FP4),
+	  .formats = FORMAT_PLAIN | BIT(FO_PREDICT_FORMAT_BF16) | BIT(FO_PREDICT_FORMAT_8BIT),
+	  .formats_shared = true,
 	  .origin = "Megatron Core 0.20.0: arguments.py" },
 	{ .id = "deepspeed",
 	  .title = "DeepSpeed",
@@ -79,6 +91,9 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .chunks = 1,
 	  .pp_zero_most_1 = true,
 	  .again = BIT(FO_PLAN_AGAIN_NONE) | BIT(FO_PLAN_AGAIN_FULL),
+	  .types = TYPES_16,
+	  .formats = FORMAT_PLAIN | BIT(FO_PREDICT_FORMAT_ALL_BF16),
+	  .formats_shared = true,
 	  .origin = "DeepSpeed 0.19: zero_optimization" },
 	{ .id = "flatout",
 	  .title = "Flatout",
@@ -86,13 +101,19 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .shards_part = true,
 	  .tp = true,
 	  .cp = true,
-	  .no_pp = "Flatout's pipelines run on processors alone so far",
+	  .pp = true,
+	  .schedules = EVERY_SCHEDULE,
 	  .keeps_weights = true,
 	  .tp_overlap = true,
-	  .chunks = 1,
+	  .chunks = CHUNKS,
 	  .again = LAYERS_AGAIN,
+	  .types = BIT(FO_PREDICT_BF16) | BIT(FO_PREDICT_FP8) | BIT(FO_PREDICT_FP32),
+	  .formats = FORMAT_PLAIN | BIT(FO_PREDICT_FORMAT_SPLIT) | BIT(FO_PREDICT_FORMAT_BF16) |
+		     BIT(FO_PREDICT_FORMAT_ALL_BF16),
+	  /* pass.recompute-layers are the first of the model, not of each stage. */
+	  .again_piped = BIT(FO_PLAN_AGAIN_NONE) | BIT(FO_PLAN_AGAIN_FULL),
 	  .executes = true,
-	  .origin = "src/program/run.c: mesh.*, pass.zero, pass.zero-reshard, pass.tp-async, "
+	  .origin = "src/program/run.c: mesh.*, pass.pp, pass.zero, pass.zero-reshard, pass.tp-async, "
 		    "pass.recompute-layers" },
 };
 const int fo_plan_frameworks = sizeof fo_plan_framework / sizeof *fo_plan_framework;
@@ -115,13 +136,14 @@ const struct fo_plan_framework *fo_plan_framework_of_form(const char *form)
 	return f ? f : fo_plan_framework_of("any");
 }
 
+const char *const fo_plan_again_id[FO_PLAN_AGAINS] = {
+	"none", "selective", "quarter", "half", "three-quarters", "full",
+};
 const char *const fo_plan_again_name[FO_PLAN_AGAINS] = {
 	"none", "selective", "a quarter of the layers", "half of the layers", "three quarters of the layers", "full",
 };
 const char *const fo_plan_again_short[FO_PLAN_AGAINS] = { "none", "select", "1/4", "1/2", "3/4", "full" };
-static const struct {
-	double recompute, kept; /* kept 0: what is not computed again */
-} again_of[FO_PLAN_AGAINS] = { { 0, 0 }, { .5, .42 }, { .25, 0 }, { .5, 0 }, { .75, 0 }, { 1, 0 } };
+static const double again_of[FO_PLAN_AGAINS] = { 0, .5, .25, .5, .75, 1 };
 
 /* ---- what is legal ---- */
 
@@ -140,7 +162,7 @@ static const char *axis_missing(const struct fo_plan_framework *f, const struct 
 	if (l->cp > 1 && !f->cp)
 		return "plan knows no context parallelism of this framework";
 	if (l->pp > 1 && !f->pp)
-		return f->no_pp ? f->no_pp : "plan knows no pipeline of this framework";
+		return "plan knows no pipeline of this framework";
 	if (l->ep > 1 && !f->ep)
 		return "plan knows no expert parallelism of this framework";
 	return NULL;
@@ -181,10 +203,61 @@ bool fo_plan_accounts(const struct fo_plan_asked *a, const struct fo_predict_lay
 	       divides(layers + 2, l->pp) && layers + 2 >= 2 * l->pp; /* the last stage has a layer of its own */
 }
 
+bool fo_plan_has_type(const struct fo_predict_machine *m, int type)
+{
+	if (type == FO_PREDICT_MXFP8 && isnan(m->peak[FO_PREDICT_FP4]))
+		return false;
+	return !isnan(m->peak[type]);
+}
+
+uint32_t fo_plan_types_8(const struct fo_plan_asked *a)
+{
+	uint32_t types = 0;
+	for (int t = 0; t < FO_PREDICT_TYPES; t++)
+		if (TYPES_8 & a->framework->types & BIT(t) && fo_plan_has_type(&a->base.job.machine, t))
+			types |= BIT(t);
+	return types;
+}
+
+/* The number type and the states' format, where they are searched. */
+static const char *numbers_wrong(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	const struct fo_plan_framework *f = a->framework;
+	const enum fo_predict_format format = fo_predict_format_of(&a->base.job, l);
+	if (l->type > 0 && !(f->types & BIT(l->type - 1)))
+		return "its settings cannot state the number type";
+	if (l->type > 0 && !fo_plan_has_type(&a->base.job.machine, l->type - 1))
+		return "the device has no products of the number type";
+	if (l->format != FO_PREDICT_FORMAT_JOB && !(f->formats & BIT(l->format)))
+		return "its settings cannot state the format of the optimizer's states";
+	if (f->formats_shared && l->zero < 1 && !fo_predict_format_row[format].exact)
+		return "it keeps moments of less than fp32 beside ZeRO 1 alone";
+	const enum fo_predict_type type = fo_predict_type_of(&a->base.job, l);
+	const bool whole = type == FO_PREDICT_FP32 || type == FO_PREDICT_TF32 || (a->half && type == FO_PREDICT_BF16);
+	if (whole && (format == FO_PREDICT_FORMAT_SPLIT || format == FO_PREDICT_FORMAT_ALL_BF16))
+		return "only bf16 weights have split masters or none";
+	return NULL;
+}
+
+enum fo_pp_kind fo_plan_pp_kind(const struct fo_predict_layout *l)
+{
+	static const enum fo_pp_kind kind[FO_PREDICT_SCHEDULES] = { [FO_PREDICT_1F1B] = FO_PP_1F1B,
+								    [FO_PREDICT_INTERLEAVED] = FO_PP_INTERLEAVED,
+								    [FO_PREDICT_ZERO_BUBBLE] = FO_PP_ZB_H1,
+								    [FO_PREDICT_GPIPE] = FO_PP_GPIPE,
+								    [FO_PREDICT_ZB_H2] = FO_PP_ZB_H2 };
+	return kind[l->schedule];
+}
+
+uint32_t fo_plan_agains_of(const struct fo_plan_framework *f, double pp)
+{
+	return pp > 1 && f->again_piped ? f->again_piped : f->again;
+}
+
 /* Flatout's own check of a mesh. */
 static const char *executor_refuses(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
-	double dp = l->devices / (l->tp * l->cp), shared = l->shard > 0 ? l->shard / l->cp : dp;
+	double dp = l->devices / (l->tp * l->cp * l->pp), shared = l->shard > 0 ? l->shard / l->cp : dp;
 	struct fo_lowering run = { .seq = (int64_t)a->base.job.seq,
 				   .rows = (int64_t)l->micro_batch,
 				   .micro_batches = (int64_t)l->micro_batches,
@@ -195,7 +268,11 @@ static const char *executor_refuses(const struct fo_plan_asked *a, const struct 
 				     .shard = (int32_t)shared,
 				     .cp = (int32_t)l->cp,
 				     .tp = (int32_t)l->tp,
-				     .pp = 1 };
+				     .pp = (int32_t)l->pp };
+	if (l->pp > 1) {
+		run.pass.pp = 1 + (int64_t)fo_plan_pp_kind(l);
+		run.pass.pp_chunks = l->chunks > 1 ? (int64_t)l->chunks : 0;
+	}
 	run.pass.merge_qkv = run.pass.merge_gate_up = 1;
 	run.pass.cp = l->cp > 1 ? FO_CP_RING : 0;
 	if (l->tp > 1)
@@ -207,7 +284,8 @@ static const char *executor_refuses(const struct fo_plan_asked *a, const struct 
 	return "its executor refuses such a mesh";
 }
 
-const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+/* Of all but number types and formats. */
+static const char *division_wrong(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
 	const struct fo_plan_framework *f = a->framework;
 	const struct fo_predict_model *m = &a->base.job.model;
@@ -263,13 +341,20 @@ const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predi
 	return f->executes && a->model ? executor_refuses(a, l) : NULL;
 }
 
+const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	const char *wrong = division_wrong(a, l);
+	return wrong ? wrong : numbers_wrong(a, l);
+}
+
 int fo_plan_parts(const struct fo_predict_layout *l, double ranks)
 {
 	int again = l->recompute > 0 && l->recompute < 1;
 	bool bubble = l->schedule == FO_PREDICT_ZERO_BUBBLE || l->schedule == FO_PREDICT_ZB_H2;
 	return 4 * (l->pp > 1) + 3 * (l->cp > 1) + 3 * (l->tp > 1) + 2 * (l->ep > 1) + 2 * (l->chunks > 1) +
 	       2 * bubble + (l->schedule == FO_PREDICT_ZB_H2) + (l->shard > 0 && l->shard < ranks) + again +
-	       (l->tp > 1 && !l->sp) + (l->tp_overlap > 0) + l->stages_near + l->keeps_weights;
+	       (l->tp > 1 && !l->sp) + (l->tp_overlap > 0) + l->stages_near + l->keeps_weights + (l->type > 0) +
+	       (l->format != FO_PREDICT_FORMAT_JOB);
 }
 
 /* ---- every division ---- */
@@ -309,17 +394,17 @@ struct walk {
 
 static void put(struct walk *w, int again)
 {
-	w->l.recompute = again_of[again].recompute;
-	if (w->a->framework->pp_even && again_of[again].recompute > 0 && again_of[again].recompute < 1) {
+	w->l.recompute = again_of[again];
+	if (w->a->framework->pp_even && again_of[again] > 0 && again_of[again] < 1) {
 		/* Whole layers of each chunk, of which the first and the last stage may have one less; none and all of
 		 * them are divisions of their own. */
 		double of = ceil(w->a->base.job.model.layers / (w->l.pp * w->l.chunks)),
-		       n = round(again_of[again].recompute * of);
+		       n = round(again_of[again] * of);
 		if (n < 1 || n >= of)
 			return;
 		w->l.recompute = n / of;
 	}
-	w->l.kept = again_of[again].kept;
+	w->l.recompute_op = again == FO_PLAN_AGAIN_OP;
 	w->on = w->fn(w->ctx, &w->l, again);
 }
 
@@ -327,8 +412,19 @@ static void walk_again(struct walk *w)
 {
 	const struct fo_plan_fixed *f = &w->a->fixed;
 	for (int i = 0; i < FO_PLAN_AGAINS && w->on; i++)
-		if (w->a->framework->again & BIT(i) && (f->again < 0 || f->again == i))
+		if (fo_plan_agains_of(w->a->framework, w->l.pp) & BIT(i) && (f->again < 0 || f->again == i))
 			put(w, i);
+}
+
+static void walk_formats(struct walk *w)
+{
+	const uint32_t formats = w->a->formats ? w->a->formats : BIT(FO_PREDICT_FORMAT_JOB);
+	for (int i = 0; i < FO_PREDICT_FORMATS && w->on; i++) {
+		w->l.format = (enum fo_predict_format)i;
+		if (formats & BIT(i) && !numbers_wrong(w->a, &w->l))
+			walk_again(w);
+	}
+	w->l.format = FO_PREDICT_FORMAT_JOB;
 }
 
 static bool chosen(int fixed, int value) { return fixed < 0 || fixed == value; }
@@ -339,8 +435,8 @@ static void walk_kept(struct walk *w)
 	const struct fo_plan_asked *a = w->a;
 	for (int keeps = 0; keeps <= (w->l.zero >= 3) && w->on; keeps++) {
 		w->l.keeps_weights = keeps;
-		if (chosen(a->fixed.keeps_weights, keeps) && !fo_plan_illegal(a, &w->l))
-			walk_again(w);
+		if (chosen(a->fixed.keeps_weights, keeps) && !division_wrong(a, &w->l))
+			walk_formats(w);
 	}
 	w->l.keeps_weights = false;
 }
@@ -394,6 +490,17 @@ static void walk_schedules(struct walk *w, const double *shard, int shards, cons
 		}
 }
 
+static void walk_types(struct walk *w, const double *shard, int shards, const double *chunk, int chunks)
+{
+	const enum fo_predict_type own = w->a->base.job.type;
+	const uint32_t types = w->a->types ? w->a->types : BIT(own);
+	for (int i = 0; i < FO_PREDICT_TYPES && w->on; i++) {
+		w->l.type = i == (int)own ? 0 : 1 + i;
+		if (types & BIT(i))
+			walk_schedules(w, shard, shards, chunk, chunks);
+	}
+}
+
 static void walk_axes(struct walk *w, const struct axes *x)
 {
 	const struct fo_plan_asked *a = w->a;
@@ -416,8 +523,14 @@ static void walk_axes(struct walk *w, const struct axes *x)
 			continue;
 		w->l.micro_batch = batch[i];
 		w->l.micro_batches = local / batch[i];
-		walk_schedules(w, shard, shards, chunk, chunks);
+		walk_types(w, shard, shards, chunk, chunks);
 	}
+}
+
+/* May an axis be of this degree beside others of so many devices? */
+static bool may_divide(const struct fo_plan_asked *a, double fixed, double degree, double beside)
+{
+	return may(fixed, degree) && divides(a->devices, degree * beside);
 }
 
 /* All divisions into axes, in a fixed order; the caller frees *out. */
@@ -429,19 +542,27 @@ static size_t axes_of(const struct fo_plan_asked *a, struct axes **out)
 	int n = divisors(a->devices, d);
 	size_t count = 0, cap = 64;
 	struct axes *list = fo_xmalloc(cap * sizeof *list);
-	for (int t = 0; t < n; t++)
-		for (int c = 0; c < n; c++)
-			for (int p = 0; p < n; p++)
+	/* One axis after the other: a number of devices with many divisors has millions of quadruples. */
+	for (int t = 0; t < n; t++) {
+		if (!may_divide(a, f->tp, d[t], 1) || d[t] > m->heads || (d[t] > 1 && !a->framework->tp))
+			continue;
+		for (int c = 0; c < n; c++) {
+			if (!may_divide(a, f->cp, d[c], d[t]) || (d[c] > 1 && !a->framework->cp))
+				continue;
+			for (int p = 0; p < n; p++) {
+				if (!may_divide(a, f->pp, d[p], d[t] * d[c]) || d[p] > m->layers ||
+				    (d[p] > 1 && !a->framework->pp))
+					continue;
 				for (int e = 0; e < (m->experts > 0 ? n : 1); e++) {
-					struct axes x = { d[t], d[c], d[p], d[e] };
-					if (!may(f->tp, x.tp) || !may(f->cp, x.cp) || !may(f->pp, x.pp) ||
-					    !may(f->ep, x.ep) || !divides(a->devices, x.tp * x.cp * x.pp) ||
-					    x.tp > m->heads || x.pp > m->layers)
+					if (!may(f->ep, d[e]) || (d[e] > 1 && !a->framework->ep))
 						continue;
 					if (count == cap)
 						list = fo_xrealloc(list, (cap *= 2) * sizeof *list);
-					list[count++] = x;
+					list[count++] = (struct axes){ d[t], d[c], d[p], d[e] };
 				}
+			}
+		}
+	}
 	*out = list;
 	return count;
 }
@@ -467,7 +588,10 @@ struct simple {
 };
 struct found {
 	struct fo_plan_point best, smallest;
+	double fastest; /* seconds; best is within NEAR of it */
 	struct simple simple[PARTS_MOST];
+	double *tie; /* seconds of all that may tie with the fastest of these axes */
+	size_t ties, room;
 	bool any;
 	int64_t legal, timed, too_large;
 };
@@ -483,12 +607,27 @@ struct here {
 	struct fo_predict_shared shared;
 };
 
-static bool better(const struct fo_plan_point *p, const struct fo_plan_point *than)
+/* Two that take the same time to a thousandth: the simpler is the better one. */
+#define NEAR 1e-3
+static void take_best(struct found *f, const struct fo_plan_point *p)
 {
-	/* Of two that take the same time to a thousandth, the simpler. */
-	if (fabs(p->step.seconds / than->step.seconds - 1) > 1e-3)
-		return p->step.seconds < than->step.seconds;
-	return p->parts < than->parts || (p->parts == than->parts && p->step.bytes < than->step.bytes);
+	f->fastest = f->any ? fmin(f->fastest, p->step.seconds) : p->step.seconds;
+	const double near = (1 + NEAR) * f->fastest;
+	const bool simpler = p->parts < f->best.parts ||
+			     (p->parts == f->best.parts && p->step.bytes < f->best.step.bytes);
+	if (!f->any || f->best.step.seconds > near || (p->step.seconds <= near && simpler))
+		f->best = *p;
+	f->any = true;
+}
+
+/* Keeps the time of what may tie with the best of these axes, as far as it is known now. */
+static void keep_tie(struct found *f, double seconds)
+{
+	if (seconds > (1 + FO_PLAN_TIE) * (1 + NEAR) * f->fastest)
+		return;
+	if (f->ties == f->room)
+		f->tie = fo_xrealloc(f->tie, (f->room = f->room ? 2 * f->room : 64) * sizeof *f->tie);
+	f->tie[f->ties++] = seconds;
 }
 
 static bool look(void *ctx, const struct fo_predict_layout *l, int again)
@@ -506,9 +645,8 @@ static bool look(void *ctx, const struct fo_predict_layout *l, int again)
 	double rest = l->devices / (l->tp * l->cp * l->pp);
 	p.parts = fo_plan_parts(l, rest * l->cp);
 	p.tokens_s = p.step.tokens_s * l->devices;
-	if (!f->any || better(&p, &f->best))
-		f->best = p;
-	f->any = true;
+	take_best(f, &p);
+	keep_tie(f, p.step.seconds);
 	struct simple *s = &f->simple[p.parts < PARTS_MOST ? p.parts : PARTS_MOST - 1];
 	if (!(s->seconds > 0) || p.step.seconds < s->seconds)
 		*s = (struct simple){ p.step.seconds, *l, again };
@@ -539,20 +677,27 @@ static bool same_layout(const struct fo_predict_layout *a, const struct fo_predi
 {
 	return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp && a->ep == b->ep && a->chunks == b->chunks &&
 	       a->schedule == b->schedule && a->zero == b->zero && a->shard == b->shard && a->sp == b->sp &&
-	       a->micro_batch == b->micro_batch && a->recompute == b->recompute && a->kept == b->kept &&
+	       a->micro_batch == b->micro_batch && a->recompute == b->recompute && a->recompute_op == b->recompute_op &&
 	       a->tp_overlap == b->tp_overlap && a->keeps_weights == b->keeps_weights &&
-	       a->stages_near == b->stages_near;
+	       a->stages_near == b->stages_near && a->type == b->type && a->format == b->format;
+}
+
+static int64_t count_ties(const struct fo_plan *o, const struct found *f)
+{
+	int64_t n = 0;
+	for (size_t i = 0; i < f->ties; i++)
+		n += fo_plan_ties(o, f->tie[i]);
+	return n;
 }
 
 /* The simplest of all divisions that tie with the fastest; it may be none of the best of its axes. */
 static void name_simplest(struct fo_plan *o, const struct fo_plan_asked *a, const struct found *found, size_t n)
 {
 	const struct simple *take = NULL;
-	double most = (1 + FO_PLAN_TIE) * o->point[0].step.seconds;
 	for (int parts = 0; parts < PARTS_MOST && !take; parts++)
 		for (size_t i = 0; i < n; i++) {
 			const struct simple *s = &found[i].simple[parts];
-			if (s->seconds > 0 && s->seconds <= most && (!take || s->seconds < take->seconds))
+			if (s->seconds > 0 && fo_plan_ties(o, s->seconds) && (!take || s->seconds < take->seconds))
 				take = s;
 		}
 	if (!take)
@@ -618,9 +763,11 @@ static fo_status refuse_batch(const struct fo_plan_asked *a)
 		snprintf(count, sizeof count, "%.15g", each);
 	if (part >= 1)
 		snprintf(parts, sizeof parts, "; %.15g have a division on %.15g of the devices", a->global_batch, part);
-	return fo_hint(fo_fail(FO_EARG, "no division of %.15g devices for a batch of %.15g sequences is legal for %s",
-			       a->devices, a->global_batch, a->framework->title),
-		       "a batch of %.15g sequences has %s for each device%s", each * a->devices, count, parts);
+	return fo_hint(fo_fail(FO_EARG, "no division of %.15g device%s for a batch of %.15g sequence%s is legal for %s",
+			       a->devices, fo_plural(a->devices), a->global_batch, fo_plural(a->global_batch),
+			       a->framework->title),
+		       "a batch of %.15g sequence%s has %s for each device%s", each * a->devices,
+		       fo_plural(each * a->devices), count, parts);
 }
 
 static fo_status refuse(const struct fo_plan_asked *a)
@@ -629,8 +776,8 @@ static fo_status refuse(const struct fo_plan_asked *a)
 	const struct fo_plan_fixed *f = &a->fixed;
 	double model = fmax(1, f->tp) * fmax(1, f->cp) * fmax(1, f->pp);
 	if (!divides(a->devices, model))
-		return fo_hint(fo_fail(FO_EARG, "%.15g devices are not divisible by the fixed degrees, %.15g",
-				       a->devices, model),
+		return fo_hint(fo_fail(FO_EARG, "%.15g device%s not divisible by the fixed degrees, %.15g", a->devices,
+				       fo_word(a->devices, " is", "s are"), model),
 			       "%.15g devices are", fmax(1, ceil(a->devices / model)) * model);
 	if (f->tp > 0 && !divides(m->heads, f->tp))
 		return fo_fail(FO_EARG, "tp %.15g does not divide the model's %.15g heads", f->tp, m->heads);
@@ -655,9 +802,9 @@ static fo_status refuse(const struct fo_plan_asked *a)
 			       a->framework->title, a->framework->chunks);
 	if (f->zero >= 0 && !(a->framework->zero & BIT(f->zero)))
 		return fo_fail(FO_EARG, "%s has no ZeRO %d", a->framework->title, f->zero);
-	if (f->again >= 0 && !(a->framework->again & BIT(f->again)))
-		return fo_fail(FO_EARG, "%s has no recomputation of the kind '%s' that plan knows", a->framework->title,
-			       fo_plan_again_name[f->again]);
+	if (f->again >= 0 && !(fo_plan_agains_of(a->framework, f->pp) & BIT(f->again)))
+		return fo_fail(FO_EARG, "%s has no recomputation of the kind '%s'%s that plan knows",
+			       a->framework->title, fo_plan_again_name[f->again], f->pp > 1 ? " with a pipeline" : "");
 	if (f->schedule >= 0 && f->pp != 1 && !(a->framework->schedules & BIT(f->schedule)))
 		return fo_fail(FO_EARG, "plan knows no schedule of %s of the kind that is fixed", a->framework->title);
 	return refuse_batch(a);
@@ -681,6 +828,11 @@ fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
 		o->too_large += f->too_large;
 		if (f->any)
 			keep(o, &f->best);
+	}
+	for (size_t i = 0; i < n; i++) { /* before another point than the fastest is named */
+		if (o->points)
+			o->ties += count_ties(o, &s.found[i]);
+		free(s.found[i].tie);
 	}
 	if (o->points)
 		name_simplest(o, a, s.found, n);

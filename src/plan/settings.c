@@ -2,6 +2,8 @@
  * keys and their sources. */
 #include "plan/settings.h"
 
+#include "program/program.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +29,32 @@ static double layers_again(const struct said *s)
 	return part ? round(s->l->recompute * ceil(s->a->base.job.model.layers / (s->l->pp * s->l->chunks))) : 0;
 }
 
-static enum fo_predict_type type_of(const struct said *s) { return s->a->base.job.type; }
+static enum fo_predict_type type_of(const struct said *s) { return fo_predict_type_of(&s->a->base.job, s->l); }
+static enum fo_predict_format format_of(const struct said *s) { return fo_predict_format_of(&s->a->base.job, s->l); }
+static bool half(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	return a->half && fo_predict_type_of(&a->base.job, l) == FO_PREDICT_BF16;
+}
+
+/* Layers of each stage as plan counts them, for by itself Flatout would balance stages by its own rates: the first ones
+ * have one more, or the ends have their own. */
+static void flatout_stages(const struct said *s)
+{
+	const struct fo_predict_layout *l = s->l;
+	const struct fo_predict_uneven *u = &l->uneven;
+	const int parts = (int)(l->pp * l->chunks), layers = (int)s->a->base.job.model.layers, more = layers % parts;
+	if (!(l->pp > 1))
+		return;
+	fo_str_printf(s->out, "  pp: %.0f\n  pp-layers: ", l->pp);
+	const bool listed = (more || fo_predict_is_uneven(u)) && parts <= FO_STAGING_MOST;
+	for (int i = 0; i < parts && listed; i++) {
+		double n = layers / parts + (i < more);
+		if (fo_predict_is_uneven(u))
+			n = i == 0 ? u->first : i == parts - 1 ? u->last : u->middle;
+		fo_str_printf(s->out, "%s%.0f", i ? "," : "", n);
+	}
+	fo_str_puts(s->out, listed ? "\n" : "even\n");
+}
 
 static void flatout(const struct said *s)
 {
@@ -39,7 +66,12 @@ static void flatout(const struct said *s)
 	fo_str_printf(s->out, "mesh:\n  ranks: %.0f\n  tp: %.0f\n  cp: %.0f\n", l->devices, l->tp, l->cp);
 	if (l->zero > 0)
 		fo_str_printf(s->out, "  shard: %.0f\n", l->cp > 1 ? sharers(s) / l->cp : sharers(s));
+	flatout_stages(s);
 	fo_str_printf(s->out, "pass:\n");
+	if (l->pp > 1)
+		fo_str_printf(s->out, "  pp: %s\n", fo_pp_name[fo_plan_pp_kind(l)]);
+	if (l->chunks > 1)
+		fo_str_printf(s->out, "  pp-chunks: %.0f\n", l->chunks);
 	if (l->zero > 0)
 		fo_str_printf(s->out, "  zero: %.0f\n", l->zero);
 	if (l->keeps_weights)
@@ -53,6 +85,13 @@ static void flatout(const struct said *s)
 		fo_str_printf(s->out, "  recompute-layers: %.0f\n", layers_again(s));
 	if (type_of(s) == FO_PREDICT_FP8)
 		fo_str_puts(s->out, "  fp8: current\n");
+	static const char *const state[FO_PREDICT_FORMATS] = {
+		[FO_PREDICT_FORMAT_SPLIT] = "optim:\n  master: split\n",
+		[FO_PREDICT_FORMAT_BF16] = "optim:\n  moments: bf16\n",
+		[FO_PREDICT_FORMAT_ALL_BF16] = "optim:\n  master: none\n  moments: bf16\n",
+	};
+	if (state[format_of(s)])
+		fo_str_puts(s->out, state[format_of(s)]);
 }
 
 /* torchtitan 0.3 takes arguments of a configuration that it has; types of matmuls are part of it. NULL: it has none. */
@@ -101,6 +140,8 @@ static void titan_arguments(const struct said *s, double shard, const char *agai
 			      " --parallelism.pipeline-parallel-schedule %s\n"
 			      "# --parallelism.pipeline-parallel-microbatch-size %.0f",
 			      l->chunks > 1 ? "Interleaved1F1B" : "1F1B", l->micro_batch);
+	if (format_of(s) == FO_PREDICT_FORMAT_ALL_BF16)
+		fo_str_puts(s->out, " --training.dtype bfloat16");
 	fo_str_printf(s->out, "\n# --compile.enable%s activation-checkpoint:%s\n",
 		      l->tp_overlap > 0 ? " --compile.enable-async-tensor-parallel" : "", again);
 }
@@ -150,6 +191,8 @@ static void torchtitan(const struct said *s)
 		fo_str_puts(s->out, "converters = [\"quantize.linear.mx\"]\n\n[quantize.linear.mx]\n"
 				    "recipe_name = \"mxfp8_cublas\"\nfilter_fqns = [\"output\"]\n");
 	fo_str_puts(s->out, "\n[training]\n");
+	if (format_of(s) == FO_PREDICT_FORMAT_ALL_BF16)
+		fo_str_puts(s->out, "dtype = \"bfloat16\"\n");
 	if (type_of(s) == FO_PREDICT_FP32)
 		fo_str_puts(s->out, "mixed_precision_param = \"float32\"\n");
 	fo_str_printf(s->out, "seq_len = %.0f\nlocal_batch_size = %.0f\nglobal_batch_size = %.0f\n", s->a->base.job.seq,
@@ -198,6 +241,12 @@ static void megatron(const struct said *s)
 		fo_str_puts(s->out, "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather\n");
 	else if (s->ranks > 1)
 		fo_str_puts(s->out, "--overlap-grad-reduce\n");
+	static const char *const moments[FO_PREDICT_FORMATS] = {
+		[FO_PREDICT_FORMAT_BF16] = "bf16", [FO_PREDICT_FORMAT_8BIT] = "fp8"
+	};
+	if (moments[format_of(s)])
+		fo_str_printf(s->out, "--use-precision-aware-optimizer --exp-avg-dtype %s --exp-avg-sq-dtype %s\n",
+			      moments[format_of(s)], moments[format_of(s)]);
 	if (layers_again(s) > 0)
 		fo_str_printf(s->out,
 			      "--recompute-granularity full --recompute-method block --recompute-num-layers %.0f\n",
@@ -216,14 +265,18 @@ static void megatron(const struct said *s)
 		[FO_PREDICT_FP4] = "--bf16 --fp4-format e2m1\n",
 		[FO_PREDICT_FP32] = "", /* what it does unless told */
 	};
-	fo_str_puts(s->out, s->a->half ? "--fp16\n" : type[type_of(s)]);
+	fo_str_puts(s->out, half(s->a, s->l) ? "--fp16\n" : type[type_of(s)]);
 }
 
 static void deepspeed(const struct said *s)
 {
 	const struct fo_predict_layout *l = s->l;
+	const bool small = format_of(s) == FO_PREDICT_FORMAT_ALL_BF16;
 	const char *type = type_of(s) == FO_PREDICT_FP32 ? "" : "  \"bf16\": {\"enabled\": true},\n";
-	if (s->a->half)
+	if (small)
+		type = "  \"bf16\": {\"enabled\": true, \"bf16_master_weights_and_grads\": true, "
+		       "\"bf16_optimizer_states\": true},\n";
+	if (half(s->a, s->l))
 		type = "  \"fp16\": {\"enabled\": true},\n";
 	fo_str_printf(s->out,
 		      "{\n  \"train_batch_size\": %.0f,\n  \"train_micro_batch_size_per_gpu\": %.0f,\n"
@@ -235,18 +288,9 @@ static void deepspeed(const struct said *s)
 
 /* ---- what settings cannot say ---- */
 
-/* Of a number type, by framework; fp16 has the place behind the types. */
-enum { HALF = FO_PREDICT_TYPES };
-static const char *type_missing(enum fo_plan_words w, const struct fo_plan_asked *a)
+static const char *type_missing(const struct fo_plan_framework *f, const struct fo_plan_asked *a,
+				const struct fo_predict_layout *l)
 {
-	static const uint32_t can[FO_PLAN_WORDS] = {
-		[FO_PLAN_WORDS_FLATOUT] = 1u << FO_PREDICT_BF16 | 1u << FO_PREDICT_FP8 | 1u << FO_PREDICT_FP32,
-		[FO_PLAN_WORDS_TORCHTITAN] = 1u << FO_PREDICT_BF16 | 1u << FO_PREDICT_FP8 | 1u << FO_PREDICT_MXFP8 |
-					     1u << FO_PREDICT_FP32,
-		[FO_PLAN_WORDS_MEGATRON] = 1u << FO_PREDICT_BF16 | 1u << FO_PREDICT_FP8 | 1u << FO_PREDICT_MXFP8 |
-					   1u << FO_PREDICT_FP4 | 1u << FO_PREDICT_FP32 | 1u << HALF,
-		[FO_PLAN_WORDS_DEEPSPEED] = 1u << FO_PREDICT_BF16 | 1u << FO_PREDICT_FP32 | 1u << HALF,
-	};
 	static const char *const why[] = {
 		[FO_PREDICT_BF16] = "its settings cannot state bf16",
 		[FO_PREDICT_FP8] = "its settings cannot state fp8",
@@ -254,13 +298,24 @@ static const char *type_missing(enum fo_plan_words w, const struct fo_plan_asked
 		[FO_PREDICT_FP4] = "its settings cannot state fp4",
 		[FO_PREDICT_TF32] = "its settings cannot state tf32",
 		[FO_PREDICT_FP32] = "its settings cannot state fp32",
-		[HALF] = "its settings cannot state fp16",
+		[FO_PLAN_HALF] = "its settings cannot state fp16",
 	};
-	int type = a->half ? HALF : (int)a->base.job.type;
-	return can[w] & 1u << type ? NULL : why[type];
+	const int type = half(a, l) ? FO_PLAN_HALF : (int)fo_predict_type_of(&a->base.job, l);
+	return f->types & 1u << type ? NULL : why[type];
 }
 
-static const char *again_missing(const struct fo_plan_framework *f, enum fo_plan_again again)
+static const char *format_missing(const struct fo_plan_framework *f, enum fo_predict_format format)
+{
+	static const char *const why[FO_PREDICT_FORMATS] = {
+		[FO_PREDICT_FORMAT_SPLIT] = "its settings cannot state split masters",
+		[FO_PREDICT_FORMAT_BF16] = "its settings cannot state moments in bf16 beside masters in fp32",
+		[FO_PREDICT_FORMAT_8BIT] = "its settings cannot state moments in 8 bits",
+		[FO_PREDICT_FORMAT_ALL_BF16] = "its settings cannot state bf16 weights without masters",
+	};
+	return f->formats & 1u << format ? NULL : why[format];
+}
+
+static const char *again_missing(const struct fo_plan_framework *f, double pp, enum fo_plan_again again)
 {
 	static const char *const why[FO_PLAN_AGAINS] = {
 		[FO_PLAN_AGAIN_NONE] = "it always recomputes",
@@ -270,6 +325,8 @@ static const char *again_missing(const struct fo_plan_framework *f, enum fo_plan
 		[FO_PLAN_AGAIN_MOST] = "it cannot recompute a part of the layers",
 		[FO_PLAN_AGAIN_FULL] = "it has no full recomputation",
 	};
+	if (f->again & 1u << again && !(fo_plan_agains_of(f, pp) & 1u << again))
+		return "it cannot recompute a part of each stage's layers";
 	return f->again & 1u << again ? NULL : why[again];
 }
 
@@ -287,6 +344,7 @@ static const char *fit_missing(const struct fo_plan_framework *f, const struct f
 	if (f == a->framework && job.style == style)
 		return NULL;
 	job.style = style;
+	job.ways.known = false; /* its own ways, not those of the file */
 	const char *wrong = fo_predict_prepare(&job, &b);
 	if (wrong)
 		return wrong;
@@ -302,21 +360,28 @@ bool fo_plan_settings(enum fo_plan_words w, const struct fo_plan_asked *a, const
 	static void (*const write[FO_PLAN_WORDS])(const struct said *) = { flatout, torchtitan, megatron, deepspeed };
 	const struct fo_plan_framework *f = fo_plan_framework_of(fo_plan_words_id[w]);
 	struct fo_plan_asked other = *a;
+	struct fo_predict_layout l = p->layout;
 	other.framework = f;
-	*why = fo_plan_illegal(&other, &p->layout);
+	/* Split masters are fp32 masters where a framework has none: the same numbers, if they fit. */
+	if (fo_predict_format_of(&a->base.job, &l) == FO_PREDICT_FORMAT_SPLIT &&
+	    !(f->formats & 1u << FO_PREDICT_FORMAT_SPLIT))
+		l.format = FO_PREDICT_FORMAT_FP32;
+	*why = type_missing(f, a, &l);
 	if (!*why)
-		*why = again_missing(f, p->again);
+		*why = format_missing(f, fo_predict_format_of(&a->base.job, &l));
 	if (!*why)
-		*why = type_missing(w, a);
+		*why = fo_plan_illegal(&other, &l);
 	if (!*why)
-		*why = fit_missing(f, a, &p->layout);
+		*why = again_missing(f, p->layout.pp, p->again);
+	if (!*why)
+		*why = fit_missing(f, a, &l);
 	if (!*why && w == FO_PLAN_WORDS_FLATOUT && fo_model_trainable(model) != FO_OK) {
 		*why = "Flatout cannot train this model, as it is none of the Llama family";
 		fo_err_clear();
 	}
 	if (*why)
 		return false;
-	double dp = p->layout.devices / (p->layout.tp * p->layout.cp * p->layout.pp);
-	write[w](&(struct said){ a, &p->layout, p->again, dp, dp * p->layout.cp, model->name, out });
+	double dp = l.devices / (l.tp * l.cp * l.pp);
+	write[w](&(struct said){ a, &l, p->again, dp, dp * l.cp, model->name, out });
 	return true;
 }

@@ -6,12 +6,24 @@
 #include <string.h>
 
 const char *const fo_predict_type_name[FO_PREDICT_TYPES] = { "bf16", "fp8", "mxfp8", "fp4", "tf32", "fp32" };
+/* An update reads a gradient (4 bytes), master and moments and writes them and a weight of 2: 30 bytes in fp32. The
+ * scales of 8 bits are 4 bytes for 256. */
+#define SCALED (1 + 4 / 256.)
+#define MOVED(read, written) ((4 + (read) + (written)) / 30.)
+const struct fo_predict_format_row fo_predict_format_row[FO_PREDICT_FORMATS] = {
+	[FO_PREDICT_FORMAT_JOB] = { "", "as the job states", 0, 0, 0, 1, true },
+	[FO_PREDICT_FORMAT_FP32] = { "fp32", "masters and moments in fp32", 0, 4, 4, 1, true },
+	[FO_PREDICT_FORMAT_SPLIT] = { "split", "split masters", 0, 2, 4, MOVED(12, 12), true },
+	[FO_PREDICT_FORMAT_BF16] = { "bf16", "moments in bf16", 0, 4, 2, MOVED(8, 10), false },
+	[FO_PREDICT_FORMAT_8BIT] = { "8bit", "moments in 8 bits", 0, 4, SCALED, MOVED(6, 8), false },
+	[FO_PREDICT_FORMAT_ALL_BF16] = { "all-bf16", "all in bf16, no masters", 2, 0, 2, MOVED(6, 6), false },
+};
 const char *const fo_predict_part_name[FO_PREDICT_PARTS] = { "matmul",    "attention", "memory-bound", "loss",
 							     "recompute", "tensor",    "context",      "expert",
 							     "data",      "sends",     "pipeline",     "optimizer",
 							     "host",      "rest" };
 const char *const fo_predict_memory_name[FO_PREDICT_MEMORIES] = { "weights", "gradients", "optimizer", "activations",
-								  "logits",  "buffers",   "overhead" };
+								  "logits",  "buffers",   "reserve" };
 const char *const fo_predict_ground_name[FO_PREDICT_GROUNDS] = { "measured here", "catalogue", "fitted constant",
 								 "published figure", "guess" };
 

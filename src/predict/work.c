@@ -65,8 +65,9 @@ double fo_predict_gradient_bytes(const struct fo_predict_job *j)
 static double at_least(double x, double least) { return x > least ? x : least; }
 
 /* Of a layout: numbers filled in, and what is wrong with it. */
-static const char *shape(const struct fo_predict_model *m, const struct fo_predict_layout *l, struct fo_predict_work *w)
+static const char *shape(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)
 {
+	const struct fo_predict_model *m = &b->job.model;
 	w->tp = at_least(l->tp, 1), w->cp = at_least(l->cp, 1), w->pp = at_least(l->pp, 1);
 	w->ep = m->experts > 0 ? at_least(l->ep, 1) : 1;
 	w->chunks = w->pp > 1 ? at_least(l->chunks, 1) : 1;
@@ -75,7 +76,7 @@ static const char *shape(const struct fo_predict_model *m, const struct fo_predi
 	double ranks = w->tp * w->cp * w->pp;
 	const double *const given[] = { &l->tp,        &l->cp,    &l->pp,          &l->ep,
 					&l->chunks,    &l->shard, &l->micro_batch, &l->global_batch,
-					&l->recompute, &l->kept,  &l->devices };
+					&l->recompute, &l->etp,   &l->devices };
 	for (size_t i = 0; i < sizeof given / sizeof *given; i++)
 		if (!(*given[i] >= 0 && *given[i] <= 1e9)) /* NAN, too */
 			return "a number of the division is negative, not known or out of reach";
@@ -90,6 +91,11 @@ static const char *shape(const struct fo_predict_model *m, const struct fo_predi
 		return "tensor parallelism is wider than the attention has heads";
 	if (w->ep > at_least(m->experts, 1))
 		return "expert parallelism is wider than there are experts";
+	if (l->type < 0 || l->type > FO_PREDICT_TYPES || (unsigned)l->format >= FO_PREDICT_FORMATS)
+		return "the number type or the format of states is none";
+	w->type = fo_predict_type_of(&b->job, l);
+	if (isnan(b->job.machine.peak[w->type]))
+		return "the catalogue has no dense peak of this device for this number type";
 	double all = l->micro_batches > 0 ? l->micro_batches : l->global_batch / (w->dp * w->micro_batch);
 	w->micro_batches = at_least(all, 1);
 	return NULL;
@@ -190,8 +196,8 @@ static void layer(const struct fo_predict_base *b, const struct fo_predict_layou
 		   (21 * h / (sp ? t : 1) + 4 * (queries + m->kv_heads * m->head_dim) / t + 2 * m->matrices * wide / t);
 	if (m->score_share > 0)
 		w->state_moved = STATE_PASSES * 2 * tokens * (1 - m->score_share) * qkv / t;
-	w->fp8 = j->type == FO_PREDICT_FP8 || j->type == FO_PREDICT_MXFP8 || j->type == FO_PREDICT_FP4;
-	w->block = w->fp8 && j->type != FO_PREDICT_FP8;
+	w->fp8 = w->type == FO_PREDICT_FP8 || w->type == FO_PREDICT_MXFP8 || w->type == FO_PREDICT_FP4;
+	w->block = w->fp8 && w->type != FO_PREDICT_FP8;
 	w->casts[0] = tokens * 4 * (2 * h + (queries + wide) / t);
 	w->casts[1] = tokens * 4 *
 		      ((queries + 2 * m->kv_heads * m->head_dim) / t + 2 * h + (m->matrices - 1) * wide / t);
@@ -223,7 +229,8 @@ static void once(const struct fo_predict_base *b, const struct fo_predict_layout
 	w->fsdp = l->zero >= 3;
 	w->keeps_weights = w->fsdp && l->keeps_weights;
 	w->optimizer_bytes = w->local_params / (l->zero >= 1 ? w->shard : 1) *
-			     (j->optimizer_bytes > 0 ? j->optimizer_bytes : s->optimizer_bytes);
+			     (j->optimizer_bytes > 0 ? j->optimizer_bytes : s->optimizer_bytes) *
+			     fo_predict_format_row[fo_predict_format_of(j, l)].update;
 	w->trains = !j->lora;
 	w->again = l->recompute, w->again_core = l->recompute_core, w->again_ffn = l->recompute_ffn;
 	w->layers = m->layers;
@@ -263,7 +270,7 @@ static void constants_read(const struct fo_predict_base *b, const struct fo_pred
 	const struct fo_predict_job *j = &b->job;
 	const struct fo_predict_style *s = &fo_predict_style[j->style];
 	const struct fo_predict_machine *d = &j->machine;
-	int small = (j->type == FO_PREDICT_FP8 || j->type == FO_PREDICT_MXFP8) + 2 * (j->type == FO_PREDICT_FP4);
+	int small = (w->type == FO_PREDICT_FP8 || w->type == FO_PREDICT_MXFP8) + 2 * (w->type == FO_PREDICT_FP4);
 	w->ceil_head = FO_X_CEIL_AMPERE_BF16 + 3 * (int)d->family;
 	w->ceil = w->ceil_head + small;
 	enum fo_predict_attention kind = j->attention > 0 ? (enum fo_predict_attention)(j->attention - 1)
@@ -274,15 +281,15 @@ static void constants_read(const struct fo_predict_base *b, const struct fo_pred
 	w->part = part_constant(d);
 	w->habits = (int)fo_predict_habits_of(j->style);
 	w->eager_data = w->habits == FO_EAGER || w->habits == FO_COMPILED;
-	w->rows = j->type == FO_PREDICT_MXFP8 && d->family == FO_PREDICT_HOPPER && w->eager_data;
+	w->rows = w->type == FO_PREDICT_MXFP8 && d->family == FO_PREDICT_HOPPER && w->eager_data;
 	w->graphs = l->graphs > 0;
 	w->dp_overlap = l->dp_overlap;
 	w->tp_exposed = l->tp_overlap < 0 ? 1 : 0;
 	/* PyTorch's memory that ranks share does not leave a host. */
 	w->tp_hidden = l->tp_overlap > 0 && w->tp <= (d->per_host > 0 ? d->per_host : 8);
-	w->rate = b->rate[0], w->rate_head = b->rate[1];
+	w->rate = b->rate[w->type], w->rate_head = b->rate[FO_PREDICT_BF16];
 	if (small == 2 && w->moe) /* grouped products in FP4 are no faster: Megatron-Bridge, Nemotron 3 Super */
-		w->ceil--, w->rate = b->rate[2];
+		w->ceil--, w->rate = b->rate[FO_PREDICT_FP8];
 	w->peak_bf16 = d->peak[FO_PREDICT_BF16] * (d->power > 0 ? d->power : 1), w->memory_byte_s = d->memory_byte_s;
 	w->sustained = d->sustained;
 	w->young = d->family == FO_PREDICT_BLACKWELL;
@@ -292,7 +299,7 @@ static void constants_read(const struct fo_predict_base *b, const struct fo_pred
 void fo_predict_shape_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)
 {
 	*w = (struct fo_predict_work){ 0 };
-	w->wrong = shape(&b->job.model, l, w);
+	w->wrong = shape(b, l, w);
 	if (w->wrong)
 		return;
 	links(b, l, w);
@@ -302,7 +309,7 @@ void fo_predict_shape_of(const struct fo_predict_base *b, const struct fo_predic
 void fo_predict_work_again(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			   struct fo_predict_work *w)
 {
-	w->wrong = shape(&b->job.model, l, w);
+	w->wrong = shape(b, l, w);
 	if (w->wrong)
 		return;
 	links(b, l, w);

@@ -214,7 +214,7 @@ static fo_status check_parts(const struct fo_lowering *run, const struct fo_pp_s
 	}
 	if (s->parts != parts)
 		return fo_hint(fo_fail(FO_EARG, "layers of %d parts are listed, and %d stages x %d part%s are %d",
-				       s->parts, shape->stages, shape->chunks, shape->chunks == 1 ? "" : "s", parts),
+				       s->parts, shape->stages, shape->chunks, fo_plural(shape->chunks), parts),
 			       "list one number of layers for each part, in the order of the model");
 	if (sum == layers)
 		return FO_OK;
@@ -243,8 +243,7 @@ fo_status fo_lowering_check_pipeline(const struct fo_lowering *run, int64_t laye
 	if (layers >= parts)
 		return FO_OK;
 	fo_status st = fo_fail(FO_EARG, "%d stages x %d part%s of the model cannot share %lld layer%s: each needs one",
-			       stages, shape.chunks, shape.chunks == 1 ? "" : "s", (long long)layers,
-			       layers == 1 ? "" : "s");
+			       stages, shape.chunks, fo_plural(shape.chunks), (long long)layers, fo_plural(layers));
 	const int64_t most = layers / shape.chunks;
 	return most > 1 ? fo_hint(st, "mesh.pp=%lld is the most that this model has layers for", (long long)most)
 			: fo_hint(st, "a model with more layers, or mesh.pp=1");

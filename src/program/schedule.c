@@ -60,7 +60,7 @@ fo_status fo_pp_legal(const struct fo_pp_shape *p)
 	FO_TRY(within("micro-batches", p->micro_batches, 1, FO_PP_MICRO_BATCHES_MOST, "a pipeline"));
 	if (fewest == most && p->chunks != fewest)
 		return fo_fail(FO_EARG, "schedule %s has %d chunk%s per stage, not %d", title, fewest,
-			       fewest == 1 ? "" : "s", p->chunks);
+			       fo_plural(fewest), p->chunks);
 	if (p->kind == FO_PP_INTERLEAVED && p->chunks == 1)
 		return fo_fail(FO_EARG,
 			       "schedule interleaved 1F1B wants 2 or more chunks per stage; with 1 it is 1f1b");

@@ -395,7 +395,7 @@ static void finding(struct fo_doc *doc, const struct fo_diagnosis *d, const stru
 		fo_doc_fact(doc, "saves",
 			    fo_doc_printf(doc, "%s an hour", fo_doc_num(doc, f->dollars, FO_DRAW_DOLLARS)),
 			    fo_doc_printf(doc, "%s a day; an estimate, of %d device%s",
-					  fo_doc_num(doc, 24 * f->dollars, FO_DRAW_DOLLARS), n, fo_doc_plural(n)));
+					  fo_doc_num(doc, 24 * f->dollars, FO_DRAW_DOLLARS), n, fo_plural(n)));
 	if (!brief) {
 		settings(doc, f);
 		evidence(doc, d, f);

@@ -547,7 +547,7 @@ void fo_bridge_section(struct fo_doc *doc, const struct fo_diagnosis *d)
 	if (*b->device)
 		peak = fo_doc_printf(doc, "%s, %s", b->device, peak);
 	fo_doc_remark(doc, "Peak: %s. A step takes %s on %d device%s%s.", peak,
-		      fo_doc_num(doc, b->step_s, FO_DRAW_SECONDS), b->devices, fo_doc_plural(b->devices), cost(doc, b));
+		      fo_doc_num(doc, b->step_s, FO_DRAW_SECONDS), b->devices, fo_plural(b->devices), cost(doc, b));
 }
 
 /* ---- kernels and matmuls ---- */

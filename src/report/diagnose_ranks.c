@@ -182,7 +182,7 @@ static void pipeline(struct fo_doc *doc, const struct fo_diagnosis *d)
 	if (p->stages <= 0)
 		return;
 	if (p->chunks)
-		chunks = fo_doc_printf(doc, ", %d chunk%s", p->chunks, fo_doc_plural(p->chunks));
+		chunks = fo_doc_printf(doc, ", %d chunk%s", p->chunks, fo_plural(p->chunks));
 	if (p->microbatches)
 		batches = fo_doc_printf(doc, ", %d microbatches", p->microbatches);
 	fo_doc_para(doc, "Pipeline: %d stages%s%s", p->stages, chunks, batches);
@@ -363,7 +363,7 @@ void fo_schedule_doc(struct fo_doc *doc, const struct fo_schedule_diagnosis *d)
 	schedule_findings(doc, d);
 	fo_doc_heading(doc, "Pipeline schedule: %s", s->path);
 	fo_doc_para(doc, "%d stages, %d chunk%s, %d microbatches, %d replica%s; %lld steps, %s the median", s->stages,
-		    s->chunks, fo_doc_plural(s->chunks), s->microbatches, s->replicas, fo_doc_plural(s->replicas),
+		    s->chunks, fo_plural(s->chunks), s->microbatches, s->replicas, fo_plural(s->replicas),
 		    (long long)s->steps, fo_doc_num(doc, d->step_s, FO_DRAW_SECONDS));
 	if (d->warm_up == 1)
 		fo_doc_remark(doc, "the first step is left out: warm-up");

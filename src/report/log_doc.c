@@ -204,8 +204,7 @@ static void inputs(struct fo_doc *d, const struct fo_log_account *a)
 	fo_doc_heading(d, "What this rests on");
 	fo_doc_line(d, "log", "%s", log->kind.name);
 	if (log->timed_by)
-		fo_doc_line(d, "times", "%s; %zu line%s, %s left out", log->timed_by, log->steps,
-			    fo_doc_plural((int64_t)log->steps),
+		fo_doc_line(d, "times", "%s; %zu line%s, %s left out", log->timed_by, log->steps, fo_plural(log->steps),
 			    log->left_out ? fo_doc_printf(d, "the first %zu", log->left_out) : "none");
 	char mtp[64];
 	if (a->model_from)

@@ -177,7 +177,7 @@ void fo_roofline_svg(const struct fo_roofline *r, struct fo_str *out)
 			 "below the register-only peak and the memory's slope, both axes logarithmic.</desc>\n");
 	fo_str_puts(out, style);
 	fo_str_printf(out, "<rect class=\"ground\" width=\"%d\" height=\"%d\"/>\n", WIDE, HIGH);
-	snprintf(line, sizeof line, "%.56s, %d thread%s", r->m->cpu, r->threads, r->threads == 1 ? "" : "s");
+	snprintf(line, sizeof line, "%.56s, %d thread%s", r->m->cpu, r->threads, fo_plural(r->threads));
 	text(out, "title", 18, 36, line);
 	snprintf(line, sizeof line, "kernels up to %s, calibrated %.10s", r->m->isa, r->m->date);
 	text(out, "soft", 18, 66, line);

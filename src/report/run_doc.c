@@ -68,7 +68,7 @@ static void say_speed(struct page *p)
 	const char *steady = p->busy ? "no phase slower than the rest" : "no slow phase", *speed = "";
 	if (o->phases)
 		steady = fo_doc_printf(p->d, "%d slow phase%s, %s of the time in steps, %s lost", o->phases,
-				       fo_doc_plural(o->phases), share(p, o->slow_s / o->step_time_s),
+				       fo_plural(o->phases), share(p, o->slow_s / o->step_time_s),
 				       seconds(p, o->lost_s));
 	if (isfinite(o->mfu[0].median))
 		speed = fo_doc_printf(p->d, "MFU %s by rule mfu; ", share(p, o->mfu[0].median));
@@ -87,12 +87,12 @@ static void say_trouble(struct page *p)
 			       (long long)p->r->undone_steps, seconds(p, p->r->undone_seconds));
 	if (p->r->guards)
 		fo_doc_verdict(p->d, FO_DOC_BAD, "guards", "%lld event%s: %s", (long long)p->r->guards,
-			       fo_doc_plural(p->r->guards), "losses that jumped or were not finite");
+			       fo_plural(p->r->guards), "losses that jumped or were not finite");
 	if (p->o->clock_set)
 		fo_doc_verdict(p->d, FO_DOC_BAD, "clock",
 			       "the system's clock was set %lld time%s while the run was "
 			       "logged: times around that are wrong or left out",
-			       (long long)p->o->clock_set, fo_doc_plural(p->o->clock_set));
+			       (long long)p->o->clock_set, fo_plural(p->o->clock_set));
 	for (int i = 0; (line = fo_report_missing(p->o, i, text)); i++)
 		fo_doc_verdict(p->d, FO_DOC_BAD, "missing", "%s", line);
 }
@@ -229,10 +229,10 @@ static const char *processor(const struct page *p)
 	struct fo_doc *d = p->d;
 	const char *text = r->cpu;
 	if (r->threads > 0)
-		JOIN(text, "%lld thread%s", (long long)r->threads, fo_doc_plural(r->threads));
+		JOIN(text, "%lld thread%s", (long long)r->threads, fo_plural(r->threads));
 	if (r->processes > 1)
 		JOIN(text, "in each of %lld processes on %lld host%s", (long long)r->processes, (long long)r->hosts,
-		     fo_doc_plural(r->hosts));
+		     fo_plural(r->hosts));
 	if (fo_record_paced(r))
 		JOIN(text, "%s", FO_RECORD_PACED_WHY);
 	else if (*r->isa)
@@ -437,7 +437,7 @@ static void draw_loss(struct page *p)
 static const char *left_out(struct page *p)
 {
 	int64_t n = p->o->metered;
-	return n ? fo_doc_printf(p->d, " (%lld metered step%s left out)", (long long)n, fo_doc_plural(n)) : "";
+	return n ? fo_doc_printf(p->d, " (%lld metered step%s left out)", (long long)n, fo_plural(n)) : "";
 }
 
 static void draw_mfu(struct page *p)
@@ -553,7 +553,7 @@ static void draw_time(struct page *p)
 		if (o->gaps[k])
 			fo_doc_row(p->d,
 				   fo_doc_printf(p->d, "%s, %lld time%s", fo_report_gap_name[k], (long long)o->gaps[k],
-						 fo_doc_plural(o->gaps[k])),
+						 fo_plural(o->gaps[k])),
 				   seconds(p, o->gap_s[k]), share(p, o->gap_s[k] / o->wall_s));
 	if (p->r->undone_steps)
 		fo_doc_row(p->d, fo_doc_printf(p->d, "%lld steps that were repeated", (long long)p->r->undone_steps),
@@ -597,7 +597,7 @@ static void stage_table(struct page *p)
 		     "weights, state", "all its ranks");
 	for (int k = 0; k < m->stages; k++) {
 		const struct fo_report_stage *s = &m->stage[k];
-		fo_doc_row(p->d, fo_doc_printf(p->d, "%d, %d rank%s", k, s->ranks, fo_doc_plural(s->ranks)),
+		fo_doc_row(p->d, fo_doc_printf(p->d, "%d, %d rank%s", k, s->ranks, fo_plural(s->ranks)),
 			   fo_doc_printf(p->d, "%lld", (long long)s->layers), s->recompute, bytes(p, s->arena_bytes),
 			   bytes(p, s->persistent_bytes), bytes(p, (s->arena_bytes + s->persistent_bytes) * s->ranks));
 	}
@@ -823,7 +823,7 @@ static void say_what_it_is(struct page *p)
 		model = fo_doc_printf(
 			p->d, "%s: %lld layer%s, hidden %lld; %lld x %lld rows of %lld tokens per step%s, %s",
 			*g->model.name ? g->model.name : "custom", (long long)g->model.layers,
-			fo_doc_plural(g->model.layers), (long long)g->model.hidden, (long long)g->run.micro_batches,
+			fo_plural(g->model.layers), (long long)g->model.hidden, (long long)g->run.micro_batches,
 			(long long)(g->run.rows * fo_mesh_data(&g->run.mesh)), (long long)g->run.seq, ranks,
 			fo_numerics_name[g->run.precision]);
 	fo_doc_title(p->d, "Run %s", r->dir);

@@ -182,9 +182,9 @@ static const char *beside(struct fo_report *o, const struct fo_report_phase *p)
 	for (int64_t i = 0; i < r->evals; i++)
 		evals += r->eval[i].step >= p->first && r->eval[i].step <= p->last;
 	if (saves)
-		say(&text, "%lld checkpoint%s", (long long)saves, saves == 1 ? "" : "s");
+		say(&text, "%lld checkpoint%s", (long long)saves, fo_plural(saves));
 	if (evals)
-		say(&text, "%lld evaluation%s", (long long)evals, evals == 1 ? "" : "s");
+		say(&text, "%lld evaluation%s", (long long)evals, fo_plural(evals));
 	return keep(o, &text);
 }
 

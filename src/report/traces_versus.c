@@ -343,7 +343,7 @@ static void explain_setting(struct fo_traces_versus *v)
 	if (*x && *y && strcmp(x, y))
 		say(v, "other devices: %.80s in A, %.80s in B", x, y);
 	if (a->d->ranks != b->d->ranks)
-		say(v, "traces of %d rank%s in A, of %d in B", a->d->ranks, a->d->ranks == 1 ? "" : "s", b->d->ranks);
+		say(v, "traces of %d rank%s in A, of %d in B", a->d->ranks, fo_plural(a->d->ranks), b->d->ranks);
 	if (a->rank->trace->format != b->rank->trace->format)
 		say(v, "recorded by different profilers: what either shows of the host differs");
 	if (v->windows && a->device->from != b->device->from)
@@ -354,7 +354,7 @@ static void explain_setting(struct fo_traces_versus *v)
 		    who_has[(a->device->from == FO_WINDOW_WHOLE) + 2 * (b->device->from == FO_WINDOW_WHOLE)]);
 	else if (a->device->steps < FO_TRACES_STEPS || b->device->steps < FO_TRACES_STEPS)
 		say(v, "%lld step%s in A, %lld in B: too few for a spread, so nothing is resolved",
-		    (long long)a->device->steps, a->device->steps == 1 ? "" : "s", (long long)b->device->steps);
+		    (long long)a->device->steps, fo_plural(a->device->steps), (long long)b->device->steps);
 }
 
 /* Kernels that only one side runs count as a change of the program from this share of its step on. */
@@ -371,7 +371,7 @@ static void explain_program(struct fo_traces_versus *v)
 				only += v->kernel[i].f.mean[k], names++;
 		if (only > program_least * step)
 			say(v, "%lld %s of kernels that only %s runs: %.3f ms of its step", (long long)names,
-			    names == 1 ? "name" : "names", side[k], only * 1e3);
+			    fo_word(names, "name", "names"), side[k], only * 1e3);
 	}
 	double x = v->side[0].ops, y = v->side[1].ops;
 	if (v->windows && x > 0 && fabs(y / x - 1) > program_least)

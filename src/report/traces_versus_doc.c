@@ -76,7 +76,7 @@ static void say_what_they_are(struct page *p, const char *const path[2])
 			text = fo_doc_printf(p->d, "%s, no steps: the whole trace", text);
 		else
 			text = fo_doc_printf(p->d, "%s, %lld step%s", text, (long long)s->device->steps,
-					     s->device->steps == 1 ? "" : "s");
+					     fo_plural(s->device->steps));
 		fo_doc_fact(p->d, side[k], path[k], text);
 	}
 }

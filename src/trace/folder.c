@@ -354,7 +354,7 @@ fo_status fo_folder_list(struct fo_folder *f, const char *path, struct fo_trace_
 	fo_arena_fini(&a);
 	if (st == FO_OK && !f->files) {
 		st = fo_fail(FO_EARG, "no traces in '%s', which holds %zu file%s, none named like a trace", path, n,
-			     n == 1 ? "" : "s");
+			     fo_plural(n));
 		const struct fo_left_out *l = s->lefts ? &s->left[s->lefts - 1] : NULL;
 		st = l ? fo_hint(st, "'%s' %s", l->path, l->why)
 		       : fo_hint(st, "traces have names that end in .json, .json.gz, .json.zst, .sqlite, .db or .fot");

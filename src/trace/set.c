@@ -486,7 +486,7 @@ static void describe_job(struct fo_str *out, const struct job *j)
 	char when[32], shown[300];
 	fo_str_printf(out, "%d %s", j->traces, format[t->format]);
 	if (t->world_size > 0)
-		fo_str_printf(out, ", of %d rank%s", t->world_size, t->world_size == 1 ? "" : "s");
+		fo_str_printf(out, ", of %d rank%s", t->world_size, fo_plural(t->world_size));
 	if (t->origin_unix_ns && gmtime_r(&at, &utc) && strftime(when, sizeof when, "%Y-%m-%d %H:%M UTC", &utc))
 		fo_str_printf(out, ", %s", when);
 	fo_str_printf(out, " ('%s'", fo_str_visible(shown, sizeof shown, t->path));

@@ -89,7 +89,7 @@ static fo_status list_documents(const struct fo_guard *g, const struct fo_ckpt_m
 static void name_documents(const struct fo_guard *g, const struct fo_guard_report *r, struct fo_str *out)
 {
 	char seen[300];
-	fo_str_puts(out, r->documents == 1 ? "document" : "documents");
+	fo_str_puts(out, fo_word(r->documents, "document", "documents"));
 	for (int64_t i = 0; i < r->documents && i < NAMED; i++) {
 		const struct fo_record_document *d = &r->document[i];
 		fo_str_printf(out, "%s %lld", i ? "," : "", (long long)d->document);

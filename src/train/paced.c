@@ -22,7 +22,7 @@ fo_status fo_setup_paced(struct fo_setup *s)
 	fo_status st = fo_rates_init(&x->rates, &x->limits, threads);
 	if (st != FO_OK)
 		return fo_wrap(st, "train.paced=%s, with %d %s for each rank", s->run->paced, threads,
-			       threads == 1 ? "thread" : "threads");
+			       fo_word(threads, "thread", "threads"));
 	x->pace = (struct fo_exec_pace){ &x->rates, -1 }; /* rows without bounds of documents */
 	s->step.options.pace = &x->pace;
 	return FO_OK;

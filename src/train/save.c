@@ -275,7 +275,7 @@ fo_status fo_saver_rescue(struct fo_saver *v, const struct fo_ckpt_meta *meta, f
 	int64_t unsaved = fo_saver_unsaved(v, meta->step);
 	if (unsaved)
 		fo_events_warn(events, "no weights of the last %lld %s were saved: checkpoint.last=no",
-			       (long long)unsaved, unsaved == 1 ? "step" : "steps");
+			       (long long)unsaved, fo_word(unsaved, "step", "steps"));
 	else if (meta->step > v->saved_step && meta->step > 0 && save_and_wait(v, meta, 0) != FO_OK)
 		fo_events_warn(events, "%s", fo_err_text());
 	fo_saver_newest(v, path, sizeof path);

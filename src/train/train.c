@@ -321,7 +321,7 @@ static fo_status stopped_early(const struct fo_session *s)
 			       "the same command goes on from there");
 	fo_fail(FO_EINTERRUPT,
 		"stopped after step %lld of %lld; no weights of the last %lld %s were saved: checkpoint.last=no", step,
-		steps, unsaved, unsaved == 1 ? "step" : "steps");
+		steps, unsaved, fo_word(unsaved, "step", "steps"));
 	if (*path)
 		return fo_hint(FO_EINTERRUPT, "the same command goes on from the newest checkpoint, '%s'", path);
 	return fo_hint(FO_EINTERRUPT, "choose another run.dir to train it again");

@@ -29,6 +29,8 @@ PLANS = {
         "--model llama-3.1-70b --cluster 16xHGX-H200 --seq 131072 --global-batch 32 --fix cp=8",
         "--model llama-3.1-405b --cluster 64xHGX-H100 --seq 8192 --global-batch 512 --precision fp8",
         "--model llama-3.1-405b --cluster 128xHGX-H100 --seq 8192 --global-batch 1024 --precision fp8 --fix pp=16,tp=8",
+        "--model llama-3.1-8b --cluster 2xHGX-H100 --seq 8192 --global-batch 128 --state all-bf16",
+        "--model llama-3.1-8b --cluster 2xHGX-B200 --seq 8192 --global-batch 128 --precision bf16,mxfp8 --state any",
     ],
     "megatron": [
         "--model llama-3.1-8b --cluster 1xHGX-H100 --seq 8192 --global-batch 64",
@@ -44,6 +46,9 @@ PLANS = {
         "--model llama-3.1-405b --cluster 144xHGX-H100 --seq 8192 --global-batch 2304 --fix pp=18,tp=8",
         "--model mixtral-8x7b --cluster 8xHGX-H100 --seq 4096 --global-batch 256 --fix ep=8",
         "--model llama-3.2-1b --cluster 2xHGX-H100 --seq 2048 --global-batch 64 --precision fp32",
+        "--model llama-3.1-8b --cluster 2xHGX-H100 --seq 8192 --global-batch 128 --state bf16 --fix zero=1",
+        "--model llama-3.1-70b --cluster 8xHGX-H100 --seq 8192 --global-batch 256 --precision bf16,fp8 --state 8bit --fix zero=1",
+        "--model llama-3.1-8b --cluster 2xHGX-B200 --seq 8192 --global-batch 128 --precision any --state any",
     ],
     "deepspeed": [
         "--model llama-3.1-8b --cluster 1xHGX-H100 --seq 8192 --global-batch 64",
@@ -54,6 +59,7 @@ PLANS = {
         "--model llama-3.2-1b --cluster 1xHGX-H100 --seq 2048 --global-batch 64 --precision fp32",
         "--model llama-3.1-70b --cluster 8xHGX-H100 --seq 4096 --global-batch 256",
         "--model llama-3.1-70b --cluster 8xHGX-H100 --seq 4096 --global-batch 256 --recompute full --micro-batch 1",
+        "--model llama-3.1-8b --cluster 2xHGX-H100 --seq 4096 --global-batch 256 --state all-bf16",
     ],
 }
 
@@ -123,6 +129,8 @@ def torchtitan():
             raise ValueError(f"read as {got}, meant {want}")
         if p.data_parallel_shard_degree < 1 or type(c.activation_checkpoint).__qualname__.split(".")[0].lower()[:4] not in ("none", "full", "sele"):
             raise ValueError(f"{p} {c.activation_checkpoint}")
+        if (c.training.dtype == "bfloat16") != (best["state"] == "all-bf16"):
+            raise ValueError(f"{c.training.dtype} for {best['state']}")
 
     return parse
 
@@ -174,6 +182,11 @@ def megatron():
             raise ValueError(f"read as {got} dp {args.data_parallel_size}, meant {want} dp {best['dp']}")
         if bool(args.sequence_parallel) != best["sequence_parallel"]:
             raise ValueError("sequence parallelism")
+        moments = {"fp32": torch.float32, "bf16": torch.bfloat16, "8bit": torch.uint8}[best["state"]]
+        if args.exp_avg_dtype != moments or args.exp_avg_sq_dtype != moments or bool(args.fp8) != ("fp8" in best["precision"]):
+            raise ValueError(f"{args.exp_avg_dtype} {args.exp_avg_sq_dtype} {args.fp8}")
+        if args.use_precision_aware_optimizer != (best["state"] != "fp32") or (args.use_precision_aware_optimizer and not args.use_distributed_optimizer):
+            raise ValueError("precision-aware optimizer")
 
     return parse
 
@@ -193,6 +206,8 @@ def deepspeed():
         want = (answer["global_batch"], best["micro_batch"], best["micro_batches"], best["zero"])
         if got != want:
             raise ValueError(f"read as {got}, meant {want}")
+        if c.bfloat16_config.bf16_optimizer_states != (best["state"] == "all-bf16"):
+            raise ValueError(best["state"])
 
     return parse
 

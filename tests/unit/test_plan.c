@@ -1,10 +1,12 @@
 /* The search misses no division, keeps to memory and to what is fixed, gains from more of everything; what it returns
  * simulates to its closed form, and its settings say what it found. */
 #include "base/clock.h"
+#include "base/count.h"
 #include "base/str.h"
 #include "hw/catalogue.h"
 #include "job/predict.h"
 #include "plan/changes.h"
+#include "plan/more.h"
 #include "plan/plan.h"
 #include "plan/settings.h"
 #include "plan/timeline.h"
@@ -57,15 +59,18 @@ static double seconds_of(const struct fo_plan_asked *a, const struct fo_predict_
 	struct fo_predict_step s;
 	fo_predict_point(&a->base, l, &s);
 	double memory = a->memory_bytes > 0 ? a->memory_bytes : a->base.job.machine.memory_bytes;
-	return s.wrong || s.bytes * exp(1.2816 * s.memory_sd) > memory ? INFINITY : s.seconds;
+	return s.wrong || fo_predict_upper_bytes(&s) > memory ? INFINITY : s.seconds;
 }
 
-static const double recompute[] = { 0, .5, .25, .5, .75, 1 }, kept[] = { 0, .42, 0, 0, 0, 0 };
+static const double recompute[FO_PLAN_AGAINS] = { 0, .5, .25, .5, .75, 1 };
 
-/* Megatron-LM recomputes whole layers of each chunk: rounded, and neither none nor all. */
+/* Megatron-LM recomputes whole layers of each chunk: rounded, and neither none nor all. Flatout's stages recompute all
+ * or nothing. */
 static double share_of(const struct fo_plan_asked *a, const struct fo_predict_layout *l, int again)
 {
 	double share = recompute[again], of = ceil(a->base.job.model.layers / (l->pp * l->chunks));
+	if (!strcmp(a->framework->id, "flatout") && l->pp > 1 && share > 0 && share < 1)
+		return NAN;
 	if (strcmp(a->framework->id, "megatron") || share == 0 || share == 1)
 		return share;
 	double n = round(share * of);
@@ -87,11 +92,24 @@ static void every_switch(struct counted *c, struct fo_predict_layout *l)
 			l->recompute = share_of(a, l, i);
 			if (isnan(l->recompute))
 				continue;
-			l->kept = kept[i];
+			l->recompute_op = i == FO_PLAN_AGAIN_OP;
 			c->n++;
 			c->best = fmin(c->best, seconds_of(a, l));
 		}
 	}
+}
+
+/* Every number type and format of states that was asked for. */
+static void every_number(struct counted *c, struct fo_predict_layout *l)
+{
+	const struct fo_plan_asked *a = c->a;
+	for (int t = 0; t < FO_PREDICT_TYPES; t++)
+		for (int f = 0; f < FO_PREDICT_FORMATS; f++) {
+			l->type = t == (int)a->base.job.type ? 0 : t + 1;
+			l->format = (enum fo_predict_format)f;
+			if ((a->types ? a->types >> t & 1 : !l->type) && (a->formats ? a->formats >> f & 1 : !f))
+				every_switch(c, l);
+		}
 }
 
 /* Every value of every field from 1 on, with the definition of what is legal alone; GPipe is another test's. */
@@ -115,7 +133,7 @@ static void every_value(struct counted *c)
 									l.micro_batches = a->global_batch /
 											  (dp * l.micro_batch);
 									if (s != FO_PREDICT_GPIPE)
-										every_switch(c, &l);
+										every_number(c, &l);
 								}
 			}
 }
@@ -125,14 +143,17 @@ struct named {
 	const struct fo_plan_asked *a;
 	const struct fo_plan *plan;
 	int simpler;
+	int64_t ties;
 };
 static bool is_simpler(void *ctx, const struct fo_predict_layout *l, int again)
 {
 	struct named *n = ctx;
 	double dp = l->devices / (l->tp * l->cp * l->pp);
 	(void)again;
-	n->simpler += seconds_of(n->a, l) <= (1 + FO_PLAN_TIE) * n->plan->point[0].step.seconds &&
-		      fo_plan_parts(l, dp * l->cp) < n->plan->point[n->plan->named].parts;
+	if (seconds_of(n->a, l) > (1 + FO_PLAN_TIE) * n->plan->point[0].step.seconds)
+		return true;
+	n->ties++;
+	n->simpler += fo_plan_parts(l, dp * l->cp) < n->plan->point[n->plan->named].parts;
 	return true;
 }
 
@@ -141,10 +162,18 @@ static void test_nothing_is_missed(void **state)
 	(void)state;
 	static const char *const framework[] = { "any", "torchtitan", "megatron", "deepspeed", "flatout" };
 	static struct fo_plan plan;
+	int64_t most = 0;
 	for (size_t i = 0; i < sizeof framework / sizeof *framework; i++)
 		for (double devices = 6; devices <= 8; devices += 2) {
 			struct fo_plan_asked a;
 			ask(&a, framework[i], "llama-3.2-1b", "h100", devices, 4, 24, 2048);
+			if (devices < 8) {
+				a.types = (1u << FO_PREDICT_BF16 | 1u << FO_PREDICT_FP8) & a.framework->types;
+				a.formats = (1u << FO_PREDICT_FORMAT_JOB | 1u << FO_PREDICT_FORMAT_BF16 |
+					     1u << FO_PREDICT_FORMAT_ALL_BF16) &
+					    a.framework->formats;
+				a.memory_bytes = 14e9; /* so that both choices count */
+			}
 			struct counted c = { 0, INFINITY, &a };
 			every_value(&c);
 			assert_int_equal(fo_plan_search(&plan, &a), FO_OK);
@@ -154,12 +183,15 @@ static void test_nothing_is_missed(void **state)
 			assert_true(plan.point[0].step.seconds <= c.best * 1.001);
 			assert_true(plan.point[0].step.seconds >= c.best);
 			/* What to take is the simplest of all that tie. */
-			struct named n = { &a, &plan, 0 };
+			struct named n = { &a, &plan, 0, 0 };
 			fo_plan_each(&a, is_simpler, &n);
 			assert_int_equal(n.simpler, 0);
+			assert_int_equal(plan.ties, n.ties);
+			most = fo_max(most, plan.ties);
 			assert_true(plan.point[plan.named].step.seconds <=
 				    (1 + FO_PLAN_TIE) * plan.point[0].step.seconds);
 		}
+	assert_true(most > 1);
 }
 
 /* ---- what is not looked at, and what is counted once ---- */
@@ -179,7 +211,7 @@ static bool compare(void *ctx, const struct fo_predict_layout *l, int again)
 		return true;
 	/* What divisions share is counted once, and the numbers are the very same. */
 	fo_predict_point(&c->a->base, l, &s);
-	double upper = s.bytes * exp(1.2816 * s.memory_sd);
+	double upper = fo_predict_upper_bytes(&s);
 	assert_false(fo_predict_point_within(&c->a->base, l, &c->shared, upper * (1 - 1e-12), &shared));
 	assert_true(shared.bytes == s.bytes && shared.seconds == 0);
 	assert_true(fo_predict_point_within(&c->a->base, l, &c->shared, upper, &shared));
@@ -244,6 +276,53 @@ static void test_more_is_never_worse(void **state)
 }
 
 /* ---- fixed numbers, and what cannot be ---- */
+
+/* Of every size that is led to, the first on which a whole search finds a division that fits. */
+static void test_the_fewest_that_hold_it(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *framework, *model;
+		double devices, per_node, batch, seq;
+	} job[] = { { "megatron", "llama-3.1-405b", 64, 8, 4, 8192 },
+		    { "torchtitan", "llama-3.1-70b", 8, 4, 12, 8192 },
+		    { "flatout", "llama-3.1-8b", 1, 8, 24, 8192 },
+		    { "deepspeed", "llama-3.1-70b", 8, 8, 48, 4096 },
+		    { "any", "mixtral-8x7b", 2, 8, 2, 4096 } };
+	static struct fo_plan plan;
+	for (size_t i = 0; i < sizeof job / sizeof *job; i++) {
+		struct fo_plan_asked a;
+		double batch, n;
+		ask(&a, job[i].framework, job[i].model, "h100", job[i].devices, job[i].per_node, job[i].batch,
+		    job[i].seq);
+		const double holding = fo_plan_holding(&a, &batch);
+		fo_status st = FO_EARG;
+		for (n = job[i].devices; st != FO_OK && n < 1024;) {
+			n = a.devices = fo_plan_next_size(job[i].per_node, n);
+			st = fo_plan_search(&plan, &a);
+			fo_err_clear();
+		}
+		assert_int_equal(st, FO_OK);
+		assert_true(batch == job[i].batch);
+		assert_true(holding == n);
+	}
+	/* Not a doubling; a size that divides the batch; a larger batch where no size divides it; no size at all. */
+	struct fo_plan_asked a;
+	double batch;
+	ask(&a, "megatron", "llama-3.1-405b", "h100", 16, 8, 128, 8192);
+	const double whole = fo_plan_holding(&a, &batch);
+	assert_true(exp2(round(log2(whole))) != whole);
+	ask(&a, "deepspeed", "llama-3.1-70b", "h100", 8, 8, 8, 4096);
+	assert_true(fo_plan_holding(&a, &batch) > 8);
+	assert_true(batch == fo_plan_holding(&a, &batch));
+	a.fixed.zero = 0;
+	assert_true(fo_plan_holding(&a, &batch) == 0);
+	assert_true(fo_plan_next_size(8, 5) == 6);
+	assert_true(fo_plan_next_size(8, 8) == 16);
+	assert_true(fo_plan_next_size(8, 20) == 24);
+	assert_true(fo_plan_next_size(8, 1016) == 1024);
+	assert_true(fo_plan_next_size(8, 1024) == 1040);
+}
 
 static void test_fixed_is_kept(void **state)
 {
@@ -408,77 +487,93 @@ static void test_changes_lead_to_the_goal(void **state)
 
 /* ---- settings say what was found ---- */
 
+static enum fo_predict_format format_of(enum fo_predict_format f)
+{
+	return f == FO_PREDICT_FORMAT_JOB ? FO_PREDICT_FORMAT_FP32 : f;
+}
+
+static void reads_back(enum fo_plan_words w, const struct fo_plan_asked *a, const struct fo_plan_point *p,
+		       const char *file)
+{
+	struct fo_model model = model_named("llama-3.1-8b");
+	struct fo_str s = { 0 };
+	const struct fo_predict_layout *l = &p->layout;
+	struct fo_job job;
+	struct fo_job_asked asked;
+	struct fo_job_given given = { .model = "llama-3.1-8b" };
+	/* DeepSpeed's file does not say them: the sequence, and recomputation, which the model's code switches on. */
+	const char *const set[] = { "seq=8192", l->recompute > 0 ? "recompute=full" : "recompute=none" };
+	const char *why;
+	struct fo_cluster c = { .devices = 32,
+				.per_node = 8,
+				.nodes = 4,
+				.node_gb_s = fo_range(NAN),
+				.net_gb_s = fo_range(NAN),
+				.net_assumed = true };
+	if (!fo_plan_settings(w, a, p, &model, &s, &why))
+		fail_msg("%s: %s", fo_plan_words_id[w], why);
+	FILE *f = fopen(file, "w");
+	fputs(s.data, f);
+	fclose(f);
+	if (w == FO_PLAN_WORDS_DEEPSPEED) {
+		given.set = set;
+		given.sets = 2;
+	}
+	assert_int_equal(fo_job_read(&file, 1, &given, &job), FO_OK);
+	assert_int_equal(fo_catalogue_find(&catalogue, "h100", &c.device), FO_OK);
+	if (fo_job_ask(&job, &c, NULL, &asked) != FO_OK)
+		fail_msg("%s: %s\n%s", fo_plan_words_id[w], fo_err_text(), s.data);
+	const struct fo_predict_layout *r = &asked.layout;
+	if (r->tp != l->tp || r->cp != l->cp || r->pp != l->pp || r->micro_batch != l->micro_batch ||
+	    r->micro_batches != l->micro_batches || r->zero != l->zero || r->global_batch != 64 ||
+	    fabs(r->recompute - l->recompute) > 0.07 || fmax(1, r->chunks) != l->chunks || r->sp != l->sp ||
+	    r->shard != l->shard || asked.job.type != fo_predict_type_of(&a->base.job, l) ||
+	    format_of(asked.job.format) != format_of(l->format))
+		fail_msg("%s reads as tp %g cp %g pp %g mb %g x %g zero %g shard %g batch %g again %g chunks %g sp %d "
+			 "type %d format %d, searched tp %g cp %g pp %g mb %g x %g zero %g shard %g again %g chunks %g "
+			 "sp %d type %d format %d:\n%s",
+			 fo_plan_words_id[w], r->tp, r->cp, r->pp, r->micro_batch, r->micro_batches, r->zero, r->shard,
+			 r->global_batch, r->recompute, r->chunks, r->sp, asked.job.type, asked.job.format, l->tp,
+			 l->cp, l->pp, l->micro_batch, l->micro_batches, l->zero, l->shard, l->recompute, l->chunks,
+			 l->sp, l->type, l->format, s.data);
+	fo_job_fini(&job);
+	fo_str_fini(&s);
+}
+
 static void test_settings_read_back(void **state)
 {
 	(void)state;
 	static struct fo_plan plan;
 	char file[] = "/tmp/test_plan_XXXXXX";
-	int fd = mkstemp(file);
+	int fd = mkstemp(file), numbers = 0;
 	assert_true(fd >= 0);
 	close(fd);
-	for (int w = 0; w < FO_PLAN_WORDS; w++) {
-		struct fo_plan_asked a;
-		struct fo_model model = model_named("llama-3.1-8b");
-		const char *why;
-		ask(&a, fo_plan_words_id[w], "llama-3.1-8b", "h100", 32, 8, 64, 8192);
-		assert_int_equal(fo_plan_search(&plan, &a), FO_OK);
-		for (int k = 0; k < plan.points; k++) {
-			struct fo_str s = { 0 };
-			const struct fo_predict_layout *l = &plan.point[k].layout;
-			bool can = fo_plan_settings((enum fo_plan_words)w, &a, &plan.point[k], &model, &s, &why);
-			assert_true(can);
-			FILE *f = fopen(file, "w");
-			fputs(s.data, f);
-			fclose(f);
-			const char *path = file;
-			struct fo_job job;
-			struct fo_job_given given = { .model = "llama-3.1-8b" };
-			const char *seq = "seq=8192"; /* DeepSpeed's file does not say it */
-			if (w == FO_PLAN_WORDS_DEEPSPEED) {
-				given.set = &seq;
-				given.sets = 1;
+	for (int w = 0; w < FO_PLAN_WORDS; w++)
+		for (int t = FO_PREDICT_BF16; t <= FO_PREDICT_FP8; t++)
+			for (int f = 0; f < FO_PREDICT_FORMATS; f++) {
+				struct fo_plan_asked a;
+				ask(&a, fo_plan_words_id[w], "llama-3.1-8b", "h100", 32, 8, 64, 8192);
+				a.types = 1u << t & a.framework->types;
+				a.formats = 1u << f & a.framework->formats & ~(1u << FO_PREDICT_FORMAT_FP32);
+				if (!a.types || !a.formats)
+					continue;
+				assert_int_equal(fo_plan_search(&plan, &a), FO_OK);
+				const bool own = t == FO_PREDICT_BF16 && f == FO_PREDICT_FORMAT_JOB;
+				for (int k = 0; k < plan.points && (own || k < 2); k++)
+					reads_back((enum fo_plan_words)w, &a, &plan.point[k], file);
+				numbers += !own;
 			}
-			assert_int_equal(fo_job_read(&path, 1, &given, &job), FO_OK);
-			struct fo_cluster c = { .devices = 32,
-						.per_node = 8,
-						.nodes = 4,
-						.node_gb_s = fo_range(NAN),
-						.net_gb_s = fo_range(NAN),
-						.net_assumed = true };
-			assert_int_equal(fo_catalogue_find(&catalogue, "h100", &c.device), FO_OK);
-			struct fo_job_asked asked;
-			if (fo_job_ask(&job, &c, NULL, &asked) != FO_OK)
-				fail_msg("%s: %s\n%s", fo_plan_words_id[w], fo_err_text(), s.data);
-			const struct fo_predict_layout *r = &asked.layout;
-			if (r->tp != l->tp || r->cp != l->cp || r->pp != l->pp || r->micro_batch != l->micro_batch ||
-			    r->micro_batches != l->micro_batches || r->zero != l->zero || r->global_batch != 64 ||
-			    fabs(r->recompute - l->recompute) > 0.07 || fmax(1, r->chunks) != l->chunks ||
-			    r->sp != l->sp || r->shard != l->shard)
-				fail_msg("%s reads as tp %g cp %g pp %g mb %g x %g zero %g shard %g batch %g "
-					 "again %g chunks %g sp %d, "
-					 "searched tp %g cp %g pp %g mb %g x %g zero %g shard %g again %g "
-					 "chunks %g sp %d:\n%s",
-					 fo_plan_words_id[w], r->tp, r->cp, r->pp, r->micro_batch, r->micro_batches,
-					 r->zero, r->shard, r->global_batch, r->recompute, r->chunks, r->sp, l->tp,
-					 l->cp, l->pp, l->micro_batch, l->micro_batches, l->zero, l->shard,
-					 l->recompute, l->chunks, l->sp, s.data);
-			fo_job_fini(&job);
-			fo_str_fini(&s);
-		}
-	}
+	assert_int_equal(numbers, 7 + 3 + 5 + 1); /* of Flatout, torchtitan, Megatron-LM, DeepSpeed */
 	unlink(file);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing_is_missed),
-		cmocka_unit_test(test_shared_and_left_out),
-		cmocka_unit_test(test_more_is_never_worse),
-		cmocka_unit_test(test_fixed_is_kept),
-		cmocka_unit_test(test_best_simulates_to_its_closed_form),
-		cmocka_unit_test(test_uneven_stages),
-		cmocka_unit_test(test_changes_lead_to_the_goal),
+		cmocka_unit_test(test_nothing_is_missed),   cmocka_unit_test(test_shared_and_left_out),
+		cmocka_unit_test(test_more_is_never_worse), cmocka_unit_test(test_the_fewest_that_hold_it),
+		cmocka_unit_test(test_fixed_is_kept),       cmocka_unit_test(test_best_simulates_to_its_closed_form),
+		cmocka_unit_test(test_uneven_stages),       cmocka_unit_test(test_changes_lead_to_the_goal),
 		cmocka_unit_test(test_settings_read_back),
 	};
 	if (fo_catalogue_load(&catalogue, NULL))

@@ -109,11 +109,13 @@ static void test_programs(void **state)
 	static struct fo_plan plan;
 	const int cases = asked(12);
 	double low = INFINITY, high = 0;
-	int seen = 0, meshes = 0;
+	int seen = 0, meshes = 0, pipelines = 0;
 	for (int i = 0; i < cases; i++) {
 		struct fo_plan_asked a;
 		struct fo_model m, model;
 		ask(&a, &m, "flatout", models[draw(4)], (double)(1 << draw(6)));
+		if (a.devices > 1 && draw(2)) /* which else only large models take */
+			a.fixed.pp = a.devices > 2 && draw(2) ? 4 : 2;
 		if (fo_plan_search(&plan, &a) != FO_OK) {
 			fo_err_clear();
 			continue;
@@ -132,14 +134,15 @@ static void test_programs(void **state)
 			low = fmin(low, p->step.bytes / bytes);
 			high = fmax(high, p->step.bytes / bytes);
 			meshes += of.mesh.tp > 1 || of.mesh.cp > 1;
+			pipelines += of.mesh.pp > 1;
 			seen++;
 		}
 	}
 	print_message(
-		"%d divisions lower, verify and fit, %d with tp or cp; memory is predicted %.2f to %.2f times what "
-		"their programs plan\n",
-		seen, meshes, low, high);
-	assert_true(seen > cases / 2);
+		"%d divisions lower, verify and fit, %d with tp or cp, %d with stages; memory is predicted %.2f to %.2f "
+		"times what their programs plan\n",
+		seen, meshes, pipelines, low, high);
+	assert_true(seen > cases / 2 && pipelines > cases / 8);
 }
 
 /* ---- the best ---- */
@@ -158,7 +161,7 @@ static bool look(void *ctx, const struct fo_predict_layout *l, int again)
 	fo_predict_point(&e->a->base, l, &s);
 	const double memory = e->a->memory_bytes > 0 ? e->a->memory_bytes : e->a->base.job.machine.memory_bytes;
 	e->n++;
-	if (!s.wrong && s.bytes * exp(1.2816 * s.memory_sd) <= memory)
+	if (!s.wrong && fo_predict_upper_bytes(&s) <= memory)
 		e->best = fmin(e->best, s.seconds);
 	return true;
 }
@@ -326,6 +329,8 @@ static void check_gain(const struct fo_plan_asked *a, const struct fo_plan *plan
 	assert_null(fo_predict_prepare(&job, &b.base));
 	b.memory_bytes *= of == FO_PLAN_MORE_MEMORY ? 2 : 1;
 	b.global_batch *= of == FO_PLAN_MORE_BATCH ? 2 : 1;
+	b.types = of == FO_PLAN_MORE_TYPE ? fo_plan_types_8(a) | 1u << a->base.job.type : 0;
+	b.formats = of == FO_PLAN_MORE_FORMAT ? a->framework->formats : 0;
 	b.devices = m->devices;
 	assert_true(m->global_batch == b.global_batch && m->layout.devices == b.devices);
 	assert_null(fo_plan_illegal(&b, &m->layout));

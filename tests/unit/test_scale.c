@@ -173,7 +173,7 @@ static void test_points(void **state)
 		one.global_batch = weak ? 4096 : 512;
 		assert_int_equal(fo_plan_search(plan, &one), FO_OK);
 		assert_true(p->plan.step.seconds == plan->point[plan->named].step.seconds);
-		assert_true(p->global_batch == one.global_batch && p->known);
+		assert_true(p->global_batch == one.global_batch && !p->size);
 		double kept = 1;
 		for (int i = 0; i < s->points; i++) {
 			p = &s->point[i];
@@ -181,7 +181,7 @@ static void test_points(void **state)
 				continue;
 			assert_true(p->mfu_causal.low < p->plan.step.mfu_causal &&
 				    p->plan.step.mfu_causal < p->mfu_causal.high);
-			assert_int_equal(p->known, p->devices <= FO_SCALE_PUBLISHED_DEVICES);
+			assert_int_equal(!p->size, p->devices <= FO_PREDICT_PUBLISHED_DEVICES);
 			assert_true(p->goodput.share < kept && p->goodput.drawn.low < p->goodput.drawn.high);
 			kept = p->goodput.share;
 			assert_true(p->kept_tokens_s.high < p->tokens_s.high);
@@ -194,7 +194,7 @@ static void test_points(void **state)
 	const struct fo_range guessed = of_size(s, 1024)->seconds;
 	a.net_measured = true;
 	assert_int_equal(fo_scale_of(s, &a), FO_OK);
-	assert_true(of_size(s, 1024)->seconds.high < guessed.high && of_size(s, 16384)->known);
+	assert_true(of_size(s, 1024)->seconds.high < guessed.high && !of_size(s, 16384)->size);
 	/* 8 devices of the 13 sequences that 128 have are no whole number. */
 	a.plan.global_batch = 13;
 	a.size[0] = 8, a.size[1] = 128, a.sizes = 2;
@@ -218,7 +218,7 @@ static void test_published(void **state)
 	assert_int_equal(fo_score_read_own(&catalogue, &t), FO_OK);
 	for (int i = 0; i < t.rows; i++)
 		most = t.row[i].scope && !t.row[i].refused ? fmax(most, t.row[i].layout.devices) : most;
-	assert_true(most == FO_SCALE_PUBLISHED_DEVICES);
+	assert_true(most == FO_PREDICT_PUBLISHED_DEVICES);
 	fo_score_fini(&t);
 }
 

@@ -166,7 +166,7 @@ static const char *share(struct fo_doc *d, double part, double whole)
 static void say_packings(const struct view *v, struct fo_doc *d)
 {
 	static const int order[] = { FO_PACK_PACKED, FO_PACK_BESTFIT, FO_PACK_SPLIT, FO_PACK_PADDED };
-	const char *longer = fo_cli_plural(v->cost[0].long_docs, "document is", "documents are");
+	const char *longer = fo_word(v->cost[0].long_docs, "document is", "documents are");
 	fo_doc_table(d, FO_DRAW_FITTED,
 		     fo_doc_printf(d, "Rows of %lld tokens; %lld %s longer than a row", (long long)v->in->seq,
 				   (long long)v->cost[0].long_docs, longer),
@@ -185,7 +185,7 @@ static void say(const struct view *v, struct fo_doc *d)
 	const char *sources = "not recorded", *tokenizer = v->tokenizer ? v->tokenizer_path : v->tokenizer_note;
 	if (v->sources.docs)
 		sources = fo_doc_printf(d, "%lld %s", (long long)v->sources.files,
-					fo_cli_plural(v->sources.files, "file", "files"));
+					fo_word(v->sources.files, "file", "files"));
 	fo_doc_line(d, "shard", "%s", v->path);
 	fo_doc_line(d, "documents", "%lld", (long long)s->docs);
 	fo_doc_line(d, "tokens", "%lld (%s)", (long long)s->tokens, fo_doc_si(d, (double)s->tokens, ""));

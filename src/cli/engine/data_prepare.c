@@ -88,8 +88,8 @@ static void write_json(const struct prepare *in, const struct fo_prepare_stats *
 static void say_shard(struct fo_doc *d, const char *label, int64_t docs, int64_t tokens, const char *dir,
 		      const char *file)
 {
-	fo_doc_line(d, label, "%lld %s, %s (%s/%s.shard)", (long long)docs,
-		    fo_cli_plural(docs, "document", "documents"), fo_doc_si(d, (double)tokens, "tokens"), dir, file);
+	fo_doc_line(d, label, "%lld %s, %s (%s/%s.shard)", (long long)docs, fo_word(docs, "document", "documents"),
+		    fo_doc_si(d, (double)tokens, "tokens"), dir, file);
 }
 
 static void say(const struct prepare *in, const struct fo_prepare_stats *r, const struct fo_tokenizer *t,
@@ -98,7 +98,7 @@ static void say(const struct prepare *in, const struct fo_prepare_stats *r, cons
 	int64_t here = r->bytes - r->resumed_bytes;
 	long long vocab = (long long)fo_tokenizer_vocab(t);
 	fo_doc_line(d, "text", "%lld %s, %s; left out: %lld binary, %lld empty, %lld bad", (long long)r->files,
-		    fo_cli_plural(r->files, "file", "files"), fo_doc_bytes(d, r->bytes), (long long)r->skipped_binary,
+		    fo_word(r->files, "file", "files"), fo_doc_bytes(d, r->bytes), (long long)r->skipped_binary,
 		    (long long)r->skipped_empty, (long long)r->skipped_bad);
 	fo_doc_line(d, "tokenizer", "%lld tokens (%s/tokenizer.json)", vocab, in->out);
 	say_shard(d, "train", r->train_docs, r->train_tokens, in->out, "train");

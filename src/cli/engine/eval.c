@@ -72,7 +72,7 @@ static void say(const struct fo_pretrained *p, const struct fo_eval_result *r, s
 {
 	fo_doc_line(d, "model", "%s%s, %s", p->dir, p->step < 0 ? "" : " (ours)", fo_numerics_name[p->precision]);
 	fo_doc_line(d, "text", "%s: %lld tokens with loss in %lld %s of %lld x %lld%s", r->data, (long long)r->tokens,
-		    (long long)r->batches, fo_cli_plural(r->batches, "batch", "batches"), (long long)r->rows,
+		    (long long)r->batches, fo_word(r->batches, "batch", "batches"), (long long)r->rows,
 		    (long long)r->seq, r->in_order ? "" : ", drawn as in training");
 	fo_doc_line(d, "loss", "%.6f nats per token, perplexity %.4f", r->loss, r->perplexity);
 	if (isfinite(r->bits_per_byte))
@@ -83,7 +83,7 @@ static void say(const struct fo_pretrained *p, const struct fo_eval_result *r, s
 			    r->logged == r->loss ? "the same" : "not the same (see flatout help eval)");
 	const char *where = r->device;
 	if (!*where)
-		where = fo_doc_printf(d, "%d %s, %s", r->threads, fo_cli_plural(r->threads, "thread", "threads"),
+		where = fo_doc_printf(d, "%d %s, %s", r->threads, fo_word(r->threads, "thread", "threads"),
 				      fo_isa_name[r->isa]);
 	fo_doc_line(d, "speed", "%s/s on %s", fo_doc_si(d, r->tokens_per_second, "tokens"), where);
 	if (r->peak.flop_s > 0)

@@ -241,12 +241,11 @@ static void print_speed(const struct session *s)
 	fflush(stdout);
 	if (!s->in->json)
 		fprintf(stderr, "\n");
-	fo_doc_line(&d, "prompt", "%zu %s in %.3g s: %.4g tokens/s", s->prompt,
-		    fo_cli_plural((int64_t)s->prompt, "token", "tokens"), s->prompt_seconds,
-		    (double)s->prompt / s->prompt_seconds);
+	fo_doc_line(&d, "prompt", "%zu %s in %.3g s: %.4g tokens/s", s->prompt, fo_word(s->prompt, "token", "tokens"),
+		    s->prompt_seconds, (double)s->prompt / s->prompt_seconds);
 	size_t made = s->n - s->prompt;
 	if (s->steps)
-		fo_doc_line(&d, "text", "%zu %s, %.4g tokens/s", made, fo_cli_plural((int64_t)made, "token", "tokens"),
+		fo_doc_line(&d, "text", "%zu %s, %.4g tokens/s", made, fo_word(made, "token", "tokens"),
 			    (double)s->steps / s->seconds);
 	double rate = s->bytes / s->seconds, most = read_rate(s);
 	if (most > 0)

@@ -246,7 +246,7 @@ static const char *whose_memory(bool device, int ranks, int ranks_here)
 		return "of the device ";
 	if (ranks <= 1)
 		return "";
-	return ranks_here == 1 ? "of each rank " : "of all ranks ";
+	return fo_word(ranks_here, "of each rank ", "of all ranks ");
 }
 
 static void say_memory(const struct fo_train_plan *p, struct fo_doc *d)
@@ -301,7 +301,7 @@ static const char *whose_after(const struct fo_train_plan *p)
 {
 	if (p->program->ranks == 1)
 		return "";
-	return p->ranks_here == 1 ? " of each rank" : " of all ranks";
+	return fo_word(p->ranks_here, " of each rank", " of all ranks");
 }
 
 /* Says which kernel sets or libraries run the step's operations. */
@@ -320,17 +320,17 @@ static void say_kernels(const struct fo_train_plan *p, struct fo_doc *d)
 			    p->device->software ? " (a model of one: its times mean nothing)" : "", sets);
 	if (p->device && p->program->ranks > 1)
 		fo_doc_line(d, "ranks", "on %d %s; calls between them go %s", p->devices,
-			    fo_cli_plural(p->devices, "device", "devices"),
+			    fo_word(p->devices, "device", "devices"),
 			    p->over_nccl ? "over NCCL" : "through host memory");
 	if (p->paced)
 		fo_doc_line(d, "kernels",
 			    "none: paced, each operation waits the time that '%s' gives it on %d %s, and computes "
 			    "nothing",
 			    fo_cli_seen(p->run->paced), p->threads / p->ranks_here,
-			    fo_cli_plural(p->threads / p->ranks_here, "thread", "threads"));
+			    fo_word(p->threads / p->ranks_here, "thread", "threads"));
 	else if (!p->device)
 		fo_doc_line(d, "kernels", "%s on %d %s%s: %s operations per step", fo_isa_name[p->isa], p->threads,
-			    fo_cli_plural(p->threads, "thread", "threads"), whose_after(p), sets);
+			    fo_word(p->threads, "thread", "threads"), whose_after(p), sets);
 	say_matmuls(&p->tuned, d);
 }
 
@@ -343,8 +343,8 @@ static void say_plan(const struct fo_train_plan *p, struct fo_doc *d)
 		    "%s: %s parameters (%lld %s, hidden %lld, %lld %s, ffn %lld, vocabulary %lld), %s per token at "
 		    "sequence %lld",
 		    m->name, fo_doc_si(d, p->params.total, ""), (long long)m->layers,
-		    fo_cli_plural(m->layers, "layer", "layers"), (long long)m->hidden, (long long)m->heads,
-		    fo_cli_plural(m->heads, "head", "heads"), (long long)m->ffn, (long long)m->vocab,
+		    fo_word(m->layers, "layer", "layers"), (long long)m->hidden, (long long)m->heads,
+		    fo_word(m->heads, "head", "heads"), (long long)m->ffn, (long long)m->vocab,
 		    fo_doc_si(d, fo_model_flop_per_token(m, run->seq).mfu, "FLOP"), (long long)run->seq);
 	fo_doc_line(d, "step", "%s; %d slots", fo_cli_run_text(d, run), p->program->nslot);
 	fo_passes_text(&run->pass, &passes);
@@ -521,7 +521,7 @@ static void say_profile(const struct fo_profile *p, struct fo_doc *d, struct fo_
 		return;
 	}
 	fo_doc_line(d, "time", "of %lld %s%s, %.1f s, where it went:", (long long)p->steps,
-		    p->untimed_steps ? "timed " : "", fo_cli_plural(p->steps, "step", "steps"), p->total_ns * 1e-9);
+		    p->untimed_steps ? "timed " : "", fo_word(p->steps, "step", "steps"), p->total_ns * 1e-9);
 	fo_doc_table(parts, FO_DRAW_FITTED, NULL, "lrl", "", "", "");
 	for (int i = 0; i < FO_PART_COUNT; i++) {
 		double share = p->part_ns[i] / p->total_ns;
@@ -644,13 +644,13 @@ static void say_figures(const struct fo_train_result *r, struct fo_doc *d)
 	fo_doc_line(d, "padding", "%.1f %% of the tokens; truncated %.1f %%", 100 * r->waste, 100 * r->truncated);
 	if (r->skipped || r->rewinds)
 		fo_doc_line(d, "guards", "%lld %s skipped, went back %lld %s (whole run)", (long long)r->skipped,
-			    fo_cli_plural(r->skipped, "step", "steps"), (long long)r->rewinds,
-			    fo_cli_plural(r->rewinds, "time", "times"));
+			    fo_word(r->skipped, "step", "steps"), (long long)r->rewinds,
+			    fo_word(r->rewinds, "time", "times"));
 	if (*r->checkpoint)
 		fo_doc_line(d, "saved", "%s", r->checkpoint);
 	if (r->steps_unsaved)
 		fo_doc_line(d, *r->checkpoint ? "" : "saved", "no weights of the last %lld %s: checkpoint.last=no",
-			    (long long)r->steps_unsaved, fo_cli_plural(r->steps_unsaved, "step", "steps"));
+			    (long long)r->steps_unsaved, fo_word(r->steps_unsaved, "step", "steps"));
 }
 
 /* Commands that go on from here. */

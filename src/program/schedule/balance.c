@@ -204,7 +204,7 @@ fo_status fo_pp_balance_of(struct fo_pp_balance *out, const struct fo_pp_shape *
 	FO_TRY(fo_pp_legal(p));
 	if (layers < fo_pp_parts(p))
 		return fo_fail(FO_EARG, "%d layers cannot fill %d stages of %d chunk%s: %d parts want a layer each",
-			       layers, p->stages, p->chunks, p->chunks == 1 ? "" : "s", fo_pp_parts(p));
+			       layers, p->stages, p->chunks, fo_plural(p->chunks), fo_pp_parts(p));
 	if (layers > LAYERS_MOST)
 		return fo_fail(FO_EARG, "%d layers are more than the %d that can be split", layers, LAYERS_MOST);
 	const size_t cells = (size_t)p->stages * ((size_t)layers + 1);

@@ -1,0 +1,24 @@
+/* The memory of Flatout's own divisions: the run file of a division is lowered by the executor's passes and its programs
+ * are planned (pass/planned.h), so that bytes are those of the run and no estimate. */
+#ifndef FO_PLAN_PROGRAMS_H
+#define FO_PLAN_PROGRAMS_H
+
+#include "pass/planned.h"
+#include "plan/plan.h"
+#include "program/run.h"
+
+struct fo_plan_memory {
+	struct fo_planned fullest;   /* the rank that takes most */
+	int64_t micro_batches, rows; /* of the job's program: what the run's choices came to; rows of one rank */
+	int64_t operations, lowered; /* that were planned; micro-batches of the largest program that was lowered */
+	const char *why;             /* why nothing is planned, part of a sentence, static; NULL: it is planned */
+};
+/* Takes some 0.1 s for each stage of a pipeline of a large model, and leaves no error. */
+void fo_plan_memory_of_run(const struct fo_run *run, const struct fo_model *model, struct fo_plan_memory *out);
+/* The same of the run file that fo_plan_settings writes for the division. */
+void fo_plan_memory_of(const struct fo_plan_asked *asked, const struct fo_plan_point *p, const struct fo_model *model,
+		       struct fo_plan_memory *out);
+/* Puts planned bytes into a prediction. */
+void fo_plan_memory_take(struct fo_predict_step *s, const struct fo_planned *p);
+
+#endif
