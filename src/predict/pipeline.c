@@ -9,14 +9,13 @@
 #include "predict/pipeline.h"
 
 #include "base/mem.h"
-#include "program/schedule.h"
 
 #include <stdlib.h>
 
 static double most(double a, double b) { return a > b ? a : b; }
 static double least(double a, double b) { return a < b ? a : b; }
 
-enum { RUNS = 3 };
+enum { RUNS = 4 };
 /* Stages that are alike, by their numbers; seconds of one of them. */
 struct run {
 	double first, last, forward, input, weight;
@@ -27,7 +26,8 @@ struct pipe {
 	struct run run[RUNS], end[2 * RUNS]; /* end: a run's first and last stage, each by itself */
 	double before[2 * RUNS];             /* seconds of all stages in front of an end */
 	int runs, ends;
-	double all; /* seconds of all stages, one micro-batch */
+	double all; /* seconds of all stages, one micro-batch, there and back */
+	double hop; /* of a message that a stage does not wait for itself: on the way from one stage to the next */
 	double best;
 };
 
@@ -41,20 +41,26 @@ static void add_run(struct pipe *x, double n, double layers, bool head)
 	const struct fo_predict_pipeline *o = x->of;
 	if (!(n > 0))
 		return;
-	const double first = x->runs ? x->run[x->runs - 1].last + 1 : 0;
+	const double first = x->runs ? x->run[x->runs - 1].last + 1 : 0, embed[] = { o->embed[0], o->embed[1] };
+	const bool apart = first < 1 && embed[0] + embed[1] > 0; /* the first stage is not as the others */
+	if (apart && n > 1) {
+		add_run(x, 1, layers, head);
+		add_run(x, n - 1, layers, head);
+		return;
+	}
 	const struct run r = { .first = first,
 			       .last = first + n - 1,
-			       .forward = layers * o->layer[0] + head * o->head[0] + o->hop,
-			       .input = layers * o->layer[1] + head * o->head[1] + o->hop,
+			       .forward = layers * o->layer[0] + head * o->head[0] + apart * embed[0] + o->hop - x->hop,
+			       .input = layers * o->layer[1] + head * o->head[1] + apart * embed[1] + o->hop - x->hop,
 			       .weight = layers * o->layer[2] + head * o->head[2] };
 	x->run[x->runs++] = r;
 	for (int i = 0; i < 1 + (n > 1); i++) {
 		struct run *e = &x->end[x->ends];
 		*e = r;
 		e->first = e->last = i ? r.last : r.first;
-		x->before[x->ends++] = x->all + (i ? n - 1 : 0) * slots(&r);
+		x->before[x->ends++] = x->all + (i ? n - 1 : 0) * (slots(&r) + 2 * x->hop);
 	}
-	x->all += n * slots(&r);
+	x->all += n * (slots(&r) + 2 * x->hop);
 }
 
 /* How many stages of a run are `from` or behind it. */
@@ -77,7 +83,7 @@ static void turns(struct pipe *x, int a, int b)
 		try(x, x->all + times * turn + x->all - x->before[a] + (left - times * n) * slots(last));
 		return;
 	}
-	double shorter = 0;
+	double shorter = (rest - 1) * 2 * x->hop;
 	for (int i = 0; i < x->runs; i++)
 		shorter += behind(&x->run[i], x->p - rest) * slots(&x->run[i]);
 	try(x, x->all + (times + 1) * turn + most(rest * slots(last), shorter));
@@ -115,7 +121,7 @@ static void zero_bubble_turns(struct pipe *x, const struct run *from, double tri
 {
 	const double m = x->m, p = x->p, n = p - from->first, rest = m - 1 - n;
 	const struct run *first = &x->end[0], *last = &x->end[x->ends - 1];
-	double turn = 0;
+	double turn = 2 * (p - 1 - from->first) * x->hop;
 	if (rest < 0)
 		return;
 	for (int i = 0; i < x->runs; i++)
@@ -137,7 +143,7 @@ static void zero_bubble_end(struct pipe *x, double times, double trip, double en
 	for (int i = 0; i < x->runs; i++) {
 		const struct run *r = &x->run[i];
 		forward = most(forward, r->forward);
-		inputs += most(0, least(end - 1, r->last) - r->first + 1) * r->input;
+		inputs += most(0, least(end - 1, r->last) - r->first + 1) * (r->input + x->hop);
 		weight = end >= r->first ? r->weight : weight;
 	}
 	const double stay = (m - 1) * (last->forward + last->input) +
@@ -150,7 +156,7 @@ static void zero_bubble(struct pipe *x, double times)
 {
 	const double m = x->m, p = x->p;
 	const struct run *first = &x->end[0];
-	double trip = 0, forwards = 0, inputs = 0; /* of all stages; of those in front of s */
+	double trip = 2 * (p - 1) * x->hop, forwards = 0, inputs = 0; /* of all stages; of those in front of s */
 	for (int i = 0; i < x->runs; i++)
 		trip += stages(&x->run[i]) * (x->run[i].forward + x->run[i].input);
 	for (int i = 0; i < x->ends; i++) {
@@ -159,7 +165,7 @@ static void zero_bubble(struct pipe *x, double times)
 		const double later = (m - 1 - ahead) * r->forward + (m - 1) * r->input;
 		if (i > 0) {
 			const double n = s - x->end[i - 1].first;
-			forwards += n * x->end[i - 1].forward, inputs += n * x->end[i - 1].input;
+			forwards += n * (x->end[i - 1].forward + x->hop), inputs += n * (x->end[i - 1].input + x->hop);
 		}
 		/* Down, up, all of s; then up to the first stage, whose last weights' gradient ends the step. */
 		try(x, trip + later + most(0, m - 1 - times * s) * r->weight + first->weight);
@@ -184,7 +190,7 @@ struct walker {
 
 /* Does the next slot of stage s that can begin; false: it waits, or all are done. */
 static bool walk_on(struct walker *w, const struct run *r, const double *in, const double *back, double *out,
-		    double *up, int ahead, int late, int m)
+		    double *up, int ahead, int late, int m, double hop)
 {
 	const int due = w->input < m ? w->input - late : m;
 	if (w->weight < due) {
@@ -195,12 +201,12 @@ static bool walk_on(struct walker *w, const struct run *r, const double *in, con
 	} else if (w->forward < m && w->forward <= ahead + w->input) {
 		if (in && in[w->forward] < 0)
 			return false;
-		w->now = most(w->now, in ? in[w->forward] : 0) + r->forward;
+		w->now = most(w->now, in ? in[w->forward] + hop : 0) + r->forward;
 		out[w->forward++] = w->now;
 	} else {
 		if (back && back[w->input] < 0)
 			return false;
-		w->now = most(w->now, back ? back[w->input] : 0) + r->input;
+		w->now = most(w->now, back ? back[w->input] + hop : 0) + r->input;
 		up[w->input++] = w->now;
 	}
 	return true;
@@ -223,7 +229,7 @@ static void walk(struct pipe *x, int times)
 			const double *in = s ? out + (size_t)(s - 1) * (size_t)m : NULL;
 			const double *back = s < p - 1 ? up + (size_t)(s + 1) * (size_t)m : NULL;
 			double *o = out + (size_t)s * (size_t)m, *u = up + (size_t)s * (size_t)m;
-			while (walk_on(&w[s], &x->run[k], in, back, o, u, times * (p - 1 - s), times * s, m))
+			while (walk_on(&w[s], &x->run[k], in, back, o, u, times * (p - 1 - s), times * s, m, x->hop))
 				on = true;
 		}
 	}
@@ -243,75 +249,18 @@ static void walk(struct pipe *x, int times)
 static void interleaved(struct pipe *x)
 {
 	const struct fo_predict_pipeline *o = x->of;
-	const double head = o->head[0] + o->head[1] + o->head[2];
+	const double head = o->head[0] + o->head[1] + o->head[2], embed = o->embed[0] + o->embed[1];
 	for (int i = 0; i < x->runs; i++) {
-		const double own = slots(&x->run[i]), more = x->run[i].last < x->p - 1 ? 0 : head;
+		const double once = i ? 0 : embed; /* its time is in one chunk alone */
+		const double own = slots(&x->run[i]) - once, more = once + (x->run[i].last < x->p - 1 ? 0 : head);
 		try(x, x->all + x->m * (o->chunks * own + more) - own);
-		try(x, o->chunks * x->all + head + (x->m - 1) * (own + more));
+		try(x, o->chunks * x->all + 2 * (o->chunks - 1) * x->hop + head + (x->m - 1) * (own + more));
 	}
-}
-
-/* ---- messages beside work ---- */
-
-static double layers_of(const struct fo_predict_pipeline *o, int32_t stage)
-{
-	const struct fo_predict_uneven *u = &o->uneven;
-	if (!fo_predict_is_uneven(u))
-		return o->fewest + (stage < o->full);
-	if (stage == 0)
-		return u->first;
-	return stage == (int32_t)o->stages - 1 ? u->last : u->middle;
-}
-
-/* A transfer and its slots have lanes of their own, as Flatout's executor gives them. False: no such schedule, or too
- * many slots. */
-static bool go_ahead(const struct fo_predict_pipeline *o, double *seconds)
-{
-	static const enum fo_pp_kind kind[] = { [FO_PREDICT_1F1B] = FO_PP_1F1B,
-						[FO_PREDICT_INTERLEAVED] = FO_PP_INTERLEAVED,
-						[FO_PREDICT_ZERO_BUBBLE] = FO_PP_ZB_H1,
-						[FO_PREDICT_ZB_H2] = FO_PP_ZB_H2,
-						[FO_PREDICT_GPIPE] = FO_PP_GPIPE };
-	const double v = o->schedule == FO_PREDICT_INTERLEAVED ? o->chunks : 1;
-	if (o->stages * o->micro_batches * v > FO_PREDICT_WALKED)
-		return false;
-	const struct fo_pp_shape shape = { .kind = kind[o->schedule],
-					   .stages = (int32_t)o->stages,
-					   .micro_batches = (int32_t)ceil(o->micro_batches),
-					   .chunks = (int32_t)v };
-	if (fo_pp_legal(&shape) != FO_OK) {
-		fo_err_clear();
-		return false;
-	}
-	const int32_t parts = fo_pp_parts(&shape);
-	double *times = fo_xmalloc(3 * (size_t)parts * sizeof *times);
-	for (int32_t k = 0; k < 3; k++)
-		for (int32_t i = 0; i < parts; i++)
-			times[k * parts + i] = layers_of(o, i % shape.stages) / v * o->layer[k] +
-					       (i == parts - 1) * o->head[k] + (i == 0 && k < 2 ? o->embed[k] : 0);
-	const struct fo_pp_times t = {
-		.forward = times, .input = times + parts, .weight = times + 2 * parts, .send_s = o->hop
-	};
-	struct fo_pp_plan plan;
-	struct fo_pp_walk walk;
-	fo_pp_plan_of(&plan, &shape);
-	const fo_status st = fo_pp_walk_of(&walk, &plan, &t, FO_PP_LANES);
-	if (st == FO_OK) {
-		*seconds = walk.step_s;
-		fo_pp_walk_free(&walk);
-	}
-	fo_err_clear();
-	fo_pp_plan_free(&plan);
-	free(times);
-	return st == FO_OK;
 }
 
 double fo_predict_pipeline_s(const struct fo_predict_pipeline *o)
 {
-	double seconds;
-	if (o->ahead && go_ahead(o, &seconds))
-		return seconds;
-	struct pipe x = { .of = o, .p = o->stages, .m = o->micro_batches };
+	struct pipe x = { .of = o, .p = o->stages, .m = o->micro_batches, .hop = o->ahead ? o->hop : 0 };
 	const double v = o->schedule == FO_PREDICT_INTERLEAVED ? o->chunks : 1;
 	const bool apart = v > 1; /* the head has no part in a chunk's time */
 	if (fo_predict_is_uneven(&o->uneven)) {
@@ -324,6 +273,7 @@ double fo_predict_pipeline_s(const struct fo_predict_pipeline *o)
 		if (!apart)
 			add_run(&x, 1, o->fewest, true);
 	}
+	x.all -= 2 * x.hop; /* behind the last stage there is none */
 	if (apart)
 		interleaved(&x);
 	else if (o->schedule == FO_PREDICT_GPIPE)

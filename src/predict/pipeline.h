@@ -15,11 +15,10 @@ struct fo_predict_pipeline {
 	double hop;               /* that each forward and backward slot waits for its message */
 	bool ahead;               /* messages are on their way while stages go on, as in Flatout's programs */
 };
-/* Seconds from the first slot's begin to the last one's end, as the schedule's own order gives them. With `ahead`, of
- * at most FO_PREDICT_WALKED slots: by a walk through all of them. Else exact for GPipe, 1F1B, and stages that are alike
- * but for the head; within 0.02 % in the mean and 2 % always for zero bubbles on stages of two sizes. Interleaved
- * stages of two sizes are off by up to 10 %. */
-enum { FO_PREDICT_WALKED = 1 << 12 };
+/* Seconds from the first slot's begin to the last one's end, as the schedule's own order gives them: exact for GPipe,
+ * 1F1B, and stages that are alike but for the head; within 0.02 % in the mean and 2 % always for zero bubbles on stages
+ * of two sizes. Interleaved stages of two sizes are off by up to 10 %. With `ahead` messages add to ways that take them
+ * from stage to stage, of which not all are looked at (AHEAD). */
 double fo_predict_pipeline_s(const struct fo_predict_pipeline *o);
 
 #endif
