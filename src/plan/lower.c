@@ -71,8 +71,8 @@ fo_status fo_plan_lowering(struct fo_lowering *out, const struct fo_predict_job 
 	const double share = l->recompute * (double)model->layers;
 	if (model->experts > 0 || l->ep > 1)
 		return fo_fail(FO_EUNSUPPORTED, "Flatout's programs have no experts");
-	if (l->stages_near || l->recompute_core || l->recompute_ffn)
-		return fo_fail(FO_EUNSUPPORTED, "Flatout's programs have no such stages or recomputation");
+	if (l->stages_near || l->recompute_core || l->recompute_ffn || (l->again_stages > 0 && l->again_stages < l->pp))
+		return fo_fail(FO_EUNSUPPORTED, "such stages or such a recomputation are not lowered here");
 	if (!(l->micro_batch >= 1 && l->micro_batches >= 1 && l->devices >= 1))
 		return fo_fail(FO_EARG, "a division to lower has devices, micro-batches and rows of them");
 	*out = (struct fo_lowering){ .seq = (int64_t)job->seq,

@@ -231,6 +231,7 @@ static void slots_of(const struct now *n, const struct layer *y, struct fo_predi
 			o->work[i] = most(0, o->work[i] - call[k]);
 		}
 	}
+	o->again = w->again_stages > 0 ? y->again : 0;
 	o->weight = y->products.pass[FO_PREDICT_WEIGHT];
 	double head[3];
 	fo_predict_head_of(n, head);
@@ -273,6 +274,8 @@ static double pipeline_s(const struct fo_predict_work *w, const struct fo_predic
 		.head = { o->head[0], backward, o->head_weight },
 		.hop = o->hop,
 		.ahead = w->own.on,
+		.again = o->again,
+		.again_stages = w->again_stages,
 	};
 	if (w->own.on) /* the loss comes when backward begins, and the head's weight gradient is not put off */
 		p.head[0] = p.head[2] = 0, p.head[1] = o->head[0] + o->head[1];
@@ -307,6 +310,8 @@ void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo
 	slots_of(&n, &y, slots);
 	double all = pipeline_s(w, slots, out);
 	add_layers(&y, m * per, part);
+	if (w->again_stages > 0)
+		part[FO_PREDICT_RECOMPUTE] *= w->again_stages / w->pp;
 	double busy = 0;
 	for (int i = 0; i < FO_PREDICT_PARTS; i++)
 		busy += part[i] /= w->habit;
