@@ -249,7 +249,7 @@ static void interleaved(struct pipe *x)
 	for (int i = 0; i < x->runs; i++) {
 		const double once = i ? 0 : embed; /* its time is in one chunk alone */
 		const double own = slots(&x->run[i]) - once, more = once + (x->run[i].last < x->p - 1 ? 0 : head);
-		try(x, x->all + x->m * (o->chunks * own + more) - own);
+		try(x, x->all + 2 * (o->chunks - 1) * x->p * x->hop + x->m * (o->chunks * own + more) - own);
 		try(x, o->chunks * x->all + 2 * (o->chunks - 1) * x->hop + head + (x->m - 1) * (own + more));
 	}
 }
