@@ -77,13 +77,18 @@ static double walked(const struct fo_predict_pipeline *o)
 		times[k] = malloc((size_t)parts * sizeof(double));
 		assert_non_null(times[k]);
 		for (int32_t i = 0; i < parts; i++)
-			times[k][i] = (o->fewest + (i % shape.stages < o->full)) / o->chunks * o->layer[k] +
-				      (i == parts - 1) * o->head[k] + (k < 2) * o->hop;
+			times[k][i] = (o->fewest + (i % shape.stages < o->full)) / o->chunks *
+					      (o->layer[k] -
+					       (k == 1 && o->again_stages > 0 && i >= o->again_stages) * o->again) +
+				      (i == parts - 1) * o->head[k] + (k < 2 && !o->ahead) * o->hop +
+				      (i == 0 && k < 2 ? o->embed[k] : 0);
 	}
-	const struct fo_pp_times t = { .forward = times[0], .input = times[1], .weight = times[2] };
+	const struct fo_pp_times t = {
+		.forward = times[0], .input = times[1], .weight = times[2], .send_s = o->ahead ? o->hop : 0
+	};
 	must(fo_pp_legal(&shape));
 	fo_pp_plan_of(&plan, &shape);
-	must(fo_pp_walk_of(&walk, &plan, &t, FO_PP_BUFFERED));
+	must(fo_pp_walk_of(&walk, &plan, &t, o->ahead ? FO_PP_LANES : FO_PP_BUFFERED));
 	const double step = walk.step_s;
 	fo_pp_walk_free(&walk);
 	fo_pp_plan_free(&plan);
@@ -105,6 +110,56 @@ static struct fo_predict_pipeline draw_pipeline(enum fo_predict_schedule schedul
 	p.head[0] = .3 * head, p.head[1] = .35 * head, p.head[2] = .35 * head;
 	p.hop = draw(2) ? uniform(0, .2) : 0;
 	return p;
+}
+
+/* Messages beside work, the loss in backward, the embedding on the first stage, as in Flatout's programs: messages of up
+ * to a tenth of a layer's forward, as those of 8B models over a network are. */
+static void put_ahead(struct fo_predict_pipeline *p)
+{
+	p->ahead = true;
+	p->hop = uniform(0, .1);
+	p->head[1] += p->head[0] + p->head[2];
+	p->head[0] = p->head[2] = 0;
+	p->embed[0] = uniform(0, .2);
+	p->embed[1] = uniform(0, .2);
+}
+
+static void test_ahead(void **state)
+{
+	(void)state;
+	static const char *const name[] = { "1F1B", "interleaved", "ZB-H1", "GPipe", "ZB-H2" };
+	const int cases = asked(200);
+	for (int s = FO_PREDICT_1F1B; s < FO_PREDICT_SCHEDULES; s++) {
+		struct errors e = { 0 };
+		char what[64];
+		for (int i = 0; i < cases; i++) {
+			struct fo_predict_pipeline p = draw_pipeline((enum fo_predict_schedule)s,
+								     s != FO_PREDICT_INTERLEAVED && draw(2));
+			put_ahead(&p);
+			put(&e, fo_predict_pipeline_s(&p) / walked(&p) - 1);
+		}
+		snprintf(what, sizeof what, "%s, messages beside work", name[s]);
+		hold(&e, what, 5e-3, .02);
+	}
+}
+
+/* Stages in front that recompute, the others not. */
+static void test_front(void **state)
+{
+	(void)state;
+	const int cases = asked(300);
+	for (int uneven = 0; uneven < 2; uneven++) {
+		struct errors e = { 0 };
+		for (int i = 0; i < cases; i++) {
+			struct fo_predict_pipeline p = draw_pipeline(FO_PREDICT_1F1B, uneven);
+			p.again = uniform(0, 1);
+			p.layer[1] += p.again;
+			p.again_stages = (double)(1 + draw((uint64_t)p.stages - 1));
+			put(&e, fo_predict_pipeline_s(&p) / walked(&p) - 1);
+		}
+		hold(&e, uneven ? "recomputation in front, uneven stages" : "recomputation in front, even stages",
+		     uneven ? 2e-3 : 1e-12, uneven ? .02 : 1e-12);
+	}
 }
 
 static void test_slots(void **state)
@@ -168,6 +223,8 @@ static void draw_division(struct fo_plan_asked *a, struct fo_predict_layout *l)
 						 .zero = (double)draw(4),
 						 .micro_batch = (double)(1 << draw(3)),
 						 .recompute = again[draw(5)] };
+		if (l->pp > 1 && a->framework->again & 1u << FO_PLAN_AGAIN_FRONT && draw(2))
+			l->recompute = 1, l->again_stages = (double)draw((uint64_t)l->pp);
 		const uint64_t dp = 1u << draw(6);
 		l->sp = l->tp > 1 && draw(4);
 		l->schedule = l->chunks > 1 ? FO_PREDICT_INTERLEAVED : FO_PREDICT_1F1B;
@@ -197,7 +254,7 @@ static void test_random_configurations(void **state)
 	(void)state;
 	const int cases = asked(200);
 	struct errors e = { 0 };
-	int pipelines = 0, uneven = 0, small = 0;
+	int pipelines = 0, uneven = 0, small = 0, front = 0;
 	for (int i = 0; i < cases; i++) {
 		struct fo_plan_asked a;
 		struct fo_plan_timeline t;
@@ -217,11 +274,13 @@ static void test_random_configurations(void **state)
 				      l.micro_batches, t.run.step_s, s.seconds, s.slots.hop);
 		put(&e, off);
 		pipelines += l.pp > 1, uneven += l.pp > 1 && s.full > 0, small += l.micro_batches < l.pp;
+		front += l.again_stages > 0;
 		fo_plan_timeline_fini(&t);
 	}
-	print_message("%d have pipelines, %d uneven stages, %d fewer micro-batches than stages\n", pipelines, uneven,
-		      small);
-	assert_true(pipelines > cases / 5 && uneven > cases / 50 && small > cases / 50);
+	print_message("%d have pipelines, %d uneven stages, %d fewer micro-batches than stages, %d recompute in the "
+		      "first stages\n",
+		      pipelines, uneven, small, front);
+	assert_true(pipelines > cases / 5 && uneven > cases / 50 && small > cases / 50 && front > cases / 100);
 	hold(&e, "jobs", .005, .02);
 }
 
@@ -241,6 +300,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_slots),
+		cmocka_unit_test(test_ahead),
+		cmocka_unit_test(test_front),
 		cmocka_unit_test(test_random_configurations),
 	};
 	return cmocka_run_group_tests(tests, load, unload);
