@@ -492,12 +492,12 @@ void fo_memory_of(const struct fo_memory_base *b, const struct fo_predict_layout
 	 * where layers or stages differ. */
 	if (d.pp > 2 && (fo_predict_is_uneven(&l->uneven) || (b->moe > 0 && b->dense > 0))) {
 		of_stage(&d, &y, 1, &other);
-		if (fo_range_middle(other.total) > fo_range_middle(out->total))
+		if (other.total.high > out->total.high)
 			*out = other;
 	}
 	if (d.pp > 1) {
 		of_stage(&d, &y, d.pp - 1, &other);
-		if (fo_range_middle(other.total) > fo_range_middle(out->total))
+		if (other.total.high > out->total.high)
 			*out = other;
 	}
 }
