@@ -263,7 +263,8 @@ static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l,
 	case AGAIN:
 		l->recompute = 1;
 		l->recompute_op = false;
-		return was.recompute < 1;
+		l->again_stages = 0;
+		return was.recompute < 1 || was.again_stages > 0;
 	case SHARDED:
 		l->zero = 3;
 		l->shard = 0;

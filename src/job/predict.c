@@ -102,12 +102,37 @@ static enum fo_predict_type type_of(const struct asking *k)
 	return k->given && k->given->tf32 ? FO_PREDICT_TF32 : FO_PREDICT_FP32;
 }
 
+/* Flatout's layers that recompute are the model's first ones: those of a pipeline's first stages. */
+static bool front(struct asking *k, struct fo_predict_layout *l)
+{
+	const struct fo_job_shape *s = &k->o->shape;
+	const double n = fo_job_number(k->job, FO_JOB_RECOMPUTE_LAYERS), layers = (double)k->job->model.layers;
+	const bool uneven = s->first_layers + s->middle_layers + s->last_layers > 0;
+	if (!k->job->form || strcmp(k->job->form->id, "flatout") || !(n >= 1 && n < layers) || l->pp <= 1 ||
+	    l->chunks > 1)
+		return false;
+	double sum = 0, stages = 0;
+	for (; sum < n && stages < l->pp; stages++) {
+		const double middle = stages < l->pp - 1 ? s->middle_layers : s->last_layers,
+			     even = floor(layers / l->pp) + (stages < fmod(layers, l->pp));
+		sum += uneven ? (stages == 0 ? s->first_layers : middle) : even;
+	}
+	l->recompute = 1;
+	l->again_stages = stages < l->pp ? stages : 0;
+	if (sum > n)
+		INFER(k, "recomputation of a part of stage %.15g counts as all of it", stages);
+	return true;
+}
+
 static void recompute(struct asking *k, struct fo_predict_layout *l)
 {
 	struct fo_job_recompute r = fo_job_recompute_of(k->job);
 	switch (r.mode) {
 	case FO_JOB_AGAIN_FULL:
-	case FO_JOB_AGAIN_NTH: l->recompute = r.share; break;
+	case FO_JOB_AGAIN_NTH:
+		if (r.mode == FO_JOB_AGAIN_NTH || !front(k, l))
+			l->recompute = r.share;
+		break;
 	case FO_JOB_AGAIN_EVERY_OP:
 		/* Every second product and all that is bound by memory, but no attention: half of a forward. */
 		l->recompute = 0.5;

@@ -4,6 +4,7 @@
 
 #include "base/range.h"
 #include "base/schema.h"
+#include "predict/division.h"
 
 enum { FO_PLAN_FILE_POINTS = 64 }; /* the most that are read */
 struct fo_plan_file_point {
@@ -11,13 +12,14 @@ struct fo_plan_file_point {
 	int64_t schedule;
 	double zero, shard;
 	bool sp, tp_overlap, stages_near, keeps_weights;
-	double micro_batch, micro_batches;
-	const char *recompute, *type, *state;      /* type, state: of products, of the optimizer's states */
-	double seconds, seconds_low, seconds_high; /* of a step; the 80 % interval */
-	double tokens_s;                           /* of one device */
+	double micro_batch, micro_batches, again_stages; /* again_stages: that recompute alone; 0: all alike */
+	const char *recompute, *type, *state;            /* type, state: of products, of the optimizer's states */
+	double seconds, seconds_low, seconds_high;       /* of a step; the 80 % interval */
+	double tokens_s;                                 /* of one device */
 	double mfu, mfu_causal;
 	double device_hours; /* of a million tokens */
 	double bytes, exposed, bubble;
+	bool planned; /* bytes are a program's plan, but for the reserve */
 };
 struct fo_plan_file {
 	const char *of; /* "plan": what tells it from other JSON */
@@ -50,6 +52,7 @@ void fo_plan_file_write_none(struct fo_json *j);
 const char *fo_plan_file_model(const struct fo_plan_file *f, struct fo_arena *arena);
 /* Do both train one model? By layers, hidden size and weights where both files say them, else by name. */
 bool fo_plan_file_same_model(const struct fo_plan_file *a, const struct fo_plan_file *b);
+void fo_plan_file_division(const struct fo_plan_file_point *p, struct fo_division *out);
 /* Tokens/s of all devices of the best division, its interval. */
 struct fo_range fo_plan_file_tokens_s(const struct fo_plan_file *f);
 /* mfu_causal over the interval of step times, at most 1. */

@@ -22,9 +22,12 @@ struct said {
 
 static double sharers(const struct said *s) { return s->l->shard > 0 ? s->l->shard : s->ranks; }
 
-/* Layers of a chunk of a stage that are computed again; 0: none or all. */
+/* Layers of a chunk of a stage that are computed again, or the model's first ones; 0: none or all. */
 static double layers_again(const struct said *s)
 {
+	const double stages = s->l->again_stages, layers = s->a->base.job.model.layers;
+	if (stages > 0)
+		return stages * layers / s->l->pp;
 	bool part = s->again >= FO_PLAN_AGAIN_QUARTER && s->again <= FO_PLAN_AGAIN_MOST;
 	return part ? round(s->l->recompute * ceil(s->a->base.job.model.layers / (s->l->pp * s->l->chunks))) : 0;
 }
@@ -324,6 +327,7 @@ static const char *again_missing(const struct fo_plan_framework *f, double pp, e
 		[FO_PLAN_AGAIN_HALF] = "it cannot recompute a part of the layers",
 		[FO_PLAN_AGAIN_MOST] = "it cannot recompute a part of the layers",
 		[FO_PLAN_AGAIN_FULL] = "it has no full recomputation",
+		[FO_PLAN_AGAIN_FRONT] = "it recomputes alike in all stages",
 	};
 	if (f->again & 1u << again && !(fo_plan_agains_of(f, pp) & 1u << again))
 		return "it cannot recompute a part of each stage's layers";

@@ -2,6 +2,7 @@
 #include "plan/timeline.h"
 
 #include "base/mem.h"
+#include "predict/division.h"
 #include "program/schedule.h"
 
 #include <math.h>
@@ -25,6 +26,7 @@ struct making {
 	uint8_t tensor, context, expert, data, stages; /* groups */
 	uint8_t inside, between;                       /* links */
 	double layers;                                 /* of one slot of this stage */
+	double again_stages;                           /* those behind these recompute nothing; 0: all are alike */
 	int32_t last;                                  /* the newest operation that others wait for; -1: none */
 };
 
@@ -88,6 +90,8 @@ static void slot(struct making *k, struct fo_pp_slot s)
 	bool head = fo_pp_position(&k->shape, k->stage, s.chunk) == fo_pp_parts(&k->shape) - 1;
 	double weight = k->layers * t->weight + head * t->head_weight,
 	       seconds = k->layers * t->work[!forward] + head * t->head[!forward];
+	if (!forward && k->again_stages > 0 && k->stage >= k->again_stages)
+		seconds -= k->layers * t->again;
 	if (s.work == FO_PP_INPUT)
 		seconds -= weight;
 	else if (s.work == FO_PP_WEIGHT)
@@ -150,18 +154,6 @@ static void axes(struct making *k, const struct fo_predict_layout *l, const stru
 		fo_fleet_name(f, fo_plan_op_name[i]);
 }
 
-static enum fo_pp_kind kind_of(const struct fo_predict_layout *l)
-{
-	static const enum fo_pp_kind kind[] = { [FO_PREDICT_1F1B] = FO_PP_1F1B,
-						[FO_PREDICT_INTERLEAVED] = FO_PP_INTERLEAVED,
-						[FO_PREDICT_ZERO_BUBBLE] = FO_PP_ZB_H1,
-						[FO_PREDICT_ZB_H2] = FO_PP_ZB_H2,
-						[FO_PREDICT_GPIPE] = FO_PP_GPIPE };
-	if (l->pp <= 1 || (l->schedule == FO_PREDICT_INTERLEAVED && l->chunks <= 1))
-		return FO_PP_1F1B;
-	return l->schedule == FO_PREDICT_1F1B && l->chunks > 1 ? FO_PP_INTERLEAVED : kind[l->schedule];
-}
-
 static double layers_of(const struct fo_predict_layout *l, const struct fo_predict_step *s, int32_t stage)
 {
 	const struct fo_predict_uneven *u = &l->uneven;
@@ -174,7 +166,7 @@ static double layers_of(const struct fo_predict_layout *l, const struct fo_predi
 
 static struct fo_pp_shape shape_of(const struct fo_predict_layout *l, const struct fo_predict_step *s)
 {
-	enum fo_pp_kind kind = kind_of(l);
+	enum fo_pp_kind kind = fo_predict_pp_kind(l);
 	return (struct fo_pp_shape){ .kind = kind,
 				     .stages = (int32_t)fmax(1, l->pp),
 				     .micro_batches = (int32_t)fmax(1, s->micro_batches),
@@ -195,6 +187,8 @@ bool fo_plan_bubble_of(struct fo_pp_formula *out, const struct fo_predict_layout
 		for (int i = 0; i < FO_PREDICT_CALLS; i++)
 			way[k] += layers * t->call[i][k];
 	}
+	if (l->again_stages > 0)
+		way[1] -= layers * t->again * (1 - l->again_stages / l->pp);
 	const double weight = layers * t->weight + t->head_weight / shape.stages;
 	fo_pp_formula_of(out, &shape, way[0], way[1] - weight, weight);
 	return true;
@@ -204,7 +198,7 @@ fo_status fo_plan_timeline_of(struct fo_plan_timeline *out, const struct fo_pred
 			      const struct fo_predict_step *s)
 {
 	*out = (struct fo_plan_timeline){ 0 };
-	struct making k = { .f = &out->fleet, .s = s, .shape = shape_of(l, s) };
+	struct making k = { .f = &out->fleet, .s = s, .shape = shape_of(l, s), .again_stages = l->again_stages };
 	FO_TRY(fo_pp_legal(&k.shape));
 	axes(&k, l, s);
 	struct fo_pp_slot *order = fo_xmalloc((size_t)fo_pp_slots_most(&k.shape) * sizeof *order);

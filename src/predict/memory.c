@@ -480,24 +480,42 @@ static void of_stage(const struct division *d, const struct layers *y, double in
 	o->total = fo_range_plus(own, o->part[FO_PREDICT_OVERHEAD]);
 }
 
+/* The stage at `index`, where it holds more than *out. */
+static void take_fuller(const struct division *d, const struct layers *y, double index, struct fo_memory *out)
+{
+	struct fo_memory other;
+	of_stage(d, y, index, &other);
+	if (other.total.high > out->total.high)
+		*out = other;
+}
+
 void fo_memory_of(const struct fo_memory_base *b, const struct fo_predict_layout *l, struct fo_memory *out)
 {
 	struct division d;
 	struct layers y;
-	struct fo_memory other;
 	divide(&d, b, l);
 	layers_of(&d, &y);
 	of_stage(&d, &y, 0, out);
 	/* The first stage has an embedding and as many micro-batches as any; a stage between can have more of it only
 	 * where layers or stages differ. */
-	if (d.pp > 2 && (fo_predict_is_uneven(&l->uneven) || (b->moe > 0 && b->dense > 0))) {
-		of_stage(&d, &y, 1, &other);
-		if (other.total.high > out->total.high)
-			*out = other;
+	if (d.pp > 2 && (fo_predict_is_uneven(&l->uneven) || (b->moe > 0 && b->dense > 0)))
+		take_fuller(&d, &y, 1, out);
+	if (!(d.pp > 1))
+		return;
+	if (b->moe > 0 && b->dense > 0) { /* the first stage that has experts alone */
+		const double stage = up_to_whole(b->dense / most(1, (double)(int64_t)(b->layers / d.pp)));
+		if (stage > 1 && stage < d.pp - 1)
+			take_fuller(&d, &y, stage, out);
 	}
-	if (d.pp > 1) {
-		of_stage(&d, &y, d.pp - 1, &other);
-		if (other.total.high > out->total.high)
-			*out = other;
+	if (l->again_stages > 0 && l->again_stages < d.pp) { /* the stages behind these recompute nothing */
+		struct fo_predict_layout rest = *l;
+		rest.recompute = 0, rest.recompute_core = rest.recompute_ffn = rest.recompute_op = false;
+		rest.again = 0;
+		divide(&d, b, &rest);
+		layers_of(&d, &y);
+		take_fuller(&d, &y, l->again_stages, out);
+		take_fuller(&d, &y, d.pp - 1, out);
+		return;
 	}
+	take_fuller(&d, &y, d.pp - 1, out);
 }

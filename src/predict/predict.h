@@ -174,6 +174,7 @@ struct fo_predict_layout {
 	double recompute;     /* share of each layer's forward that backward repeats: 1 full */
 	bool recompute_core;  /* the attention's core */
 	bool recompute_ffn;   /* the up projections and the activation */
+	double again_stages;  /* recompute is that of the first so many stages of a pipeline alone; 0: of all */
 	bool recompute_op;    /* the half of it that torchtitan's selective has: of products every second */
 	unsigned again;       /* FO_PREDICT_AGAIN_... */
 	int tp_overlap;       /* 1: hidden behind products, -1: not, 0: as the style does */
@@ -230,6 +231,7 @@ struct fo_predict_slots {
 	double work[2];                   /* of a layer, with what is computed again and launches that it waits for */
 	double call[FO_PREDICT_CALLS][2]; /* of a layer, exposed */
 	double head[2];
+	double again;               /* of work's backward, what the stages behind again_stages do not have */
 	double weight, head_weight; /* of backward, what makes the weights' gradients */
 	double hop;                 /* that a slot waits for its message between stages */
 	double exchange;            /* of gradients and weights, once a step, exposed */

@@ -56,6 +56,7 @@ struct fo_predict_work {
 	struct fo_predict_uneven uneven;
 	enum fo_predict_schedule schedule;
 	double zero, again;
+	double again_stages; /* that recompute, of several; 0: all */
 	bool again_core, again_ffn;
 	double year;
 	double habit;

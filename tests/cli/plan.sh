@@ -290,6 +290,13 @@ grep -q "^  pp: 3$" stages.yaml || wrong "no three stages: $(cat stages.yaml)"
 grep -q "^  pp-layers: 11,11,10$" stages.yaml || wrong "not the layers that were planned: $(cat stages.yaml)"
 run 0 config stages.yaml
 refused 2 "1F1B takes as long" $eight --schedule gpipe
+# The first stages alone recompute: the model's first layers of the run file, which predict reads so.
+run 0 plan --model llama-3.1-70b --cluster 12xHGX-H100 --seq 8192 --global-batch 192 --framework flatout --fix pp=8,cp=4,tp=1 --json=front
+"$python" -c 'import json
+open("front.yaml", "w").write(json.load(open("front"))["settings"]["flatout"])'
+holds '"stages" in d["best"][0]["recompute"]' front
+run 0 predict front.yaml --cluster 12xHGX-H100 --json=two
+holds 'abs(d["step_seconds"]["mid"] / json.load(open("front"))["best"][0]["step_seconds"] - 1) < 1e-6' two
 
 # Ranks of a machine that was measured: the time that is planned is the one that is predicted, what a flag says is kept.
 profile=$source/fuzz/corpus/profile/two_cores.json

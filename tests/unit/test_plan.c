@@ -62,7 +62,7 @@ static double seconds_of(const struct fo_plan_asked *a, const struct fo_predict_
 	return s.wrong || fo_predict_upper_bytes(&s) > memory ? INFINITY : s.seconds;
 }
 
-static const double recompute[FO_PLAN_AGAINS] = { 0, .5, .25, .5, .75, 1 };
+static const double recompute[FO_PLAN_AGAINS] = { 0, .5, .25, .5, .75, 1, 1 };
 
 /* Megatron-LM recomputes whole layers of each chunk: rounded, and neither none nor all. Flatout's stages recompute all
  * or nothing. */
@@ -93,8 +93,14 @@ static void every_switch(struct counted *c, struct fo_predict_layout *l)
 			if (isnan(l->recompute))
 				continue;
 			l->recompute_op = i == FO_PLAN_AGAIN_OP;
-			c->n++;
-			c->best = fmin(c->best, seconds_of(a, l));
+			const bool front = i == FO_PLAN_AGAIN_FRONT;
+			for (l->again_stages = front; l->again_stages < (front ? l->pp : 1); l->again_stages++) {
+				if (front && fo_plan_illegal(a, l))
+					continue;
+				c->n++;
+				c->best = fmin(c->best, seconds_of(a, l));
+			}
+			l->again_stages = 0;
 		}
 	}
 }
@@ -309,9 +315,13 @@ static void test_the_fewest_that_hold_it(void **state)
 	/* Not a doubling; a size that divides the batch; a larger batch where no size divides it; no size at all. */
 	struct fo_plan_asked a;
 	double batch;
-	ask(&a, "torchtitan", "llama-3.1-405b", "h100", 16, 8, 144, 8192);
-	const double whole = fo_plan_holding(&a, &batch);
-	assert_true(exp2(round(log2(whole))) != whole);
+	ask(&a, "megatron", "llama-3.1-405b", "h100", 16, 8, 128, 8192);
+	int others = 0;
+	for (a.memory_bytes = 70e9; a.memory_bytes < 100e9; a.memory_bytes += 10e9) {
+		const double whole = fo_plan_holding(&a, &batch);
+		others += exp2(round(log2(whole))) != whole;
+	}
+	assert_true(others > 0);
 	ask(&a, "deepspeed", "llama-3.1-70b", "h100", 8, 8, 8, 4096);
 	assert_true(fo_plan_holding(&a, &batch) > 8);
 	assert_true(batch == fo_plan_holding(&a, &batch));
