@@ -29,8 +29,8 @@ static void print(struct line *l)
 	fo_json_put(&j, FO_TEXT("id", l->id), FO_TEXT("memory_unknown", m.unknown), FO_TEXT("step_unknown", s.unknown),
 		    FO_REAL("stage", m.stage), FO_INT("fit", m.fit),
 		    FO_REAL("us", 1e6 * (double)(t1.tv_sec - t0.tv_sec) + 1e-3 * (double)(t1.tv_nsec - t0.tv_nsec)));
-	for (int i = 0; i < FO_JOB_PARTS; i++)
-		range(&j, fo_job_part_name[i], m.part[i]);
+	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
+		range(&j, fo_predict_memory_name[i], m.part[i]);
 	range(&j, "memory", m.total);
 	range(&j, "usable", m.usable);
 	for (int i = 0; i < FO_PREDICT_PARTS; i++)

@@ -42,8 +42,8 @@ static void memory_table(struct fo_doc *d, const struct fo_job_memory *m)
 {
 	fo_doc_table(d, FO_DRAW_FITTED, fo_doc_printf(d, "Memory of a device, GiB (pipeline stage %.0f)", m->stage),
 		     "lr", "part", "GiB");
-	for (int p = 0; p < FO_JOB_PARTS; p++)
-		fo_doc_row(d, fo_job_part_name[p], gib(d, m->part[p]));
+	for (int p = 0; p < FO_PREDICT_MEMORIES; p++)
+		fo_doc_row(d, fo_predict_memory_name[p], gib(d, m->part[p]));
 	fo_doc_row(d, "sum", gib(d, m->total));
 	fo_doc_row(d, "usable", gib(d, m->usable));
 }
@@ -116,8 +116,8 @@ static void memory_json(struct fo_json *j, const struct fo_job_memory *m)
 	range_json(j, "usable_bytes", m->usable);
 	range_json(j, "host_bytes", m->host);
 	fo_json_object(j, "parts");
-	for (int p = 0; p < FO_JOB_PARTS; p++)
-		range_json(j, fo_job_part_name[p], m->part[p]);
+	for (int p = 0; p < FO_PREDICT_MEMORIES; p++)
+		range_json(j, fo_predict_memory_name[p], m->part[p]);
 	fo_json_close(j);
 	fo_json_close(j);
 }

@@ -133,11 +133,11 @@ static bool many_remedies(const struct fo_site *s, struct remedy *all, struct fo
 static const char *parts_text(const struct fo_site *s)
 {
 	const char *text = NULL;
-	for (int p = 0; p < FO_JOB_PARTS; p++) {
+	for (int p = 0; p < FO_PREDICT_MEMORIES; p++) {
 		struct fo_range r = s->memory->part[p];
 		if (!fo_range_known(r) || r.high < 0.5e9)
 			continue;
-		const char *one = fo_site_say(s, "%s %s", fo_job_part_name[p], fo_site_gb(s, r));
+		const char *one = fo_site_say(s, "%s %s", fo_predict_memory_name[p], fo_site_gb(s, r));
 		text = text ? fo_site_say(s, "%s, %s", text, one) : one;
 	}
 	return text ? text : "";

@@ -420,8 +420,12 @@ static fo_status plan_side(const struct fo_cli_call *call, const char *cluster, 
 	fo_status st = fo_cli_plan_read(call, &job, in->fix, NULL, p);
 	if (st == FO_OK)
 		st = side_rates(x, &in->cost, x->sides, sides, a.cluster.device, job.watts);
+	if (st == FO_OK && p->ask.framework->executes)
+		p->ask.programs = fo_plan_programs_new();
 	if (st == FO_OK)
 		st = fo_plan_search(&p->plan, &p->ask);
+	fo_plan_programs_free(p->ask.programs);
+	p->ask.programs = NULL;
 	if (st == FO_ENOMEM)
 		st = fo_hint(fo_fail(FO_ENOMEM, "%s fits on '%s' in none of %lld division%s", a.job.model.name, cluster,
 				     (long long)p->plan.legal, fo_plural(p->plan.legal)),

@@ -98,7 +98,7 @@ static void find_from(struct fo_cli_planned *p)
 	struct fo_cli_asked *a = p->asked;
 	struct fo_job_asked own;
 	struct fo_predict_step s;
-	struct fo_job_memory memory = { 0 };
+	struct fo_job_memory memory = { .fit = FO_JOB_FIT_UNKNOWN };
 	if (a->files) /* before it is asked, which completes the job */
 		fo_job_memory_of(&a->job, &a->cluster, &memory);
 	if (a->files && fo_job_ask(&a->job, &a->cluster, &a->given, &own) == FO_OK) {
@@ -107,7 +107,7 @@ static void find_from(struct fo_cli_planned *p)
 		p->from = own.layout;
 		p->from.chunks = fmax(1, own.layout.chunks);
 		p->from_seconds = s.seconds;
-		p->from_fits_not = !memory.unknown && memory.fit == FO_JOB_FITS_NOT;
+		p->from_fits_not = memory.fit == FO_JOB_FITS_NOT;
 		if (!fo_job_known(&a->job, FO_JOB_GLOBAL_BATCH))
 			fo_job_set(&a->job, FO_JOB_GLOBAL_BATCH, own.shape.global_batch);
 	}
@@ -274,10 +274,13 @@ static fo_status run(const struct fo_cli_call *call)
 		st = fo_cli_plan_read(call, &in->job, in->fix, &numbers, p);
 	if (st == FO_OK)
 		st = fo_cli_cost_read(&in->cost, a.cluster.device, in->job.watts, &p->rates);
+	if (st == FO_OK && p->ask.framework->executes)
+		p->ask.programs = fo_plan_programs_new();
 	if (st == FO_OK)
 		st = search(in, p);
 	if (st == FO_OK)
 		st = show(call, p);
+	fo_plan_programs_free(p->ask.programs);
 	free(p);
 	fo_cli_job_fini(&a);
 	return st;

@@ -26,7 +26,19 @@ static const char *division(struct fo_doc *d, const struct fo_cli_planned *p, co
 	return fo_cli_division(d, &o, narrow);
 }
 
-static const char *again_text(const struct fo_plan_point *x) { return fo_plan_again_name[x->again]; }
+static const char *again_text(const struct fo_cli_planned *p, const struct fo_plan_point *x)
+{
+	const double n = x->layout.again_stages;
+	if (n == 1)
+		return "the first stage";
+	return n > 0 ? fo_arena_printf(&p->asked->arena, "the first %.15g stages", n) : fo_plan_again_name[x->again];
+}
+
+static const char *again_short(struct fo_doc *d, const struct fo_plan_point *x)
+{
+	return x->layout.again_stages > 0 ? fo_doc_printf(d, "%.15g st", x->layout.again_stages)
+					  : fo_plan_again_short[x->again];
+}
 
 static double exposed(const struct fo_predict_step *s)
 {
@@ -129,7 +141,7 @@ static void say_fewer(struct fo_doc *d, const struct fo_cli_planned *p)
 		       part * (1 + FO_PLAN_TIE) < all ? "faster" : "as fast", fo_doc_count(d, (int64_t)p->fewer),
 		       fo_doc_count(d, (int64_t)p->ask.devices), fo_doc_num(d, part, FO_DRAW_SECONDS),
 		       fo_doc_num(d, all, FO_DRAW_SECONDS), division(d, p, x, false), x->layout.micro_batch,
-		       again_text(x));
+		       again_text(p, x));
 }
 
 static enum fo_predict_type named_type(const struct fo_cli_planned *p)
@@ -164,7 +176,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 		    (long long)p->plan.legal, fo_plural(p->plan.legal), fo_doc_num(d, p->plan.seconds, FO_DRAW_SECONDS),
 		    (long long)p->plan.timed, (long long)p->plan.too_large);
 	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, micro-batch %.15g, recomputation: %s", division(d, p, x, false),
-		       x->layout.micro_batch, again_text(x));
+		       x->layout.micro_batch, again_text(p, x));
 	say_fewer(d, p);
 	if (p->plan.ties > 1)
 		fo_doc_line(
@@ -184,6 +196,8 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 		    fo_doc_si(d, p->job.job.machine.peak[named_type(p)], "FLOP"), type);
 	fo_doc_line(d, "memory", "%s (%s) of %s a device", fo_doc_num(d, s->bytes, FO_DRAW_BYTES),
 		    fo_cli_range(d, p->named_sure.bytes, FO_DRAW_BYTES), fo_doc_num(d, usable, FO_DRAW_BYTES));
+	if (p->ask.programs)
+		fo_cli_memory_ground(d, s, fo_plan_programs_why(&p->ask, x));
 	say_limit(d, p);
 	fo_cli_say_doubts(d, NULL, p->named_sure.flag, p->named_sure.size);
 	if (c->nodes > 1 && c->net_assumed && !fo_range_known(p->asked->given.net_gb_s))
@@ -195,6 +209,22 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 		fo_doc_line(d, "assumed", "framework: %s (--framework names another)", p->ask.framework->title);
 	for (int i = 0; i < p->job.inferences; i++)
 		fo_doc_line(d, "assumed", "%s", p->job.inferred[i]);
+}
+
+/* Of Flatout's divisions, whose programs are planned otherwise. */
+static bool estimated(const struct fo_cli_planned *p, const struct fo_plan_point *x)
+{
+	return p->ask.programs && !x->step.planned;
+}
+
+static void say_estimates(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	const char *why = NULL;
+	for (int i = 0; i < p->plan.points; i++)
+		if (fo_cli_planned_shows(p, i) && estimated(p, &p->plan.point[i]))
+			why = fo_plan_programs_why(&p->ask, &p->plan.point[i]);
+	if (why)
+		fo_doc_para(d, "~: an estimate of memory, not the plan of its program: %s.", why);
 }
 
 static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
@@ -212,19 +242,20 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 		double last = p->cost ? cost(x) : 100 * x->step.part[FO_PREDICT_BUBBLE] / x->step.seconds;
 		last = fabs(last) < 1e-6 ? 0 : last; /* a rounding error below zero */
 		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, division(d, p, x, true)),
-			   fo_doc_printf(d, "%.15g", x->layout.micro_batch), fo_plan_again_short[x->again],
+			   fo_doc_printf(d, "%.15g", x->layout.micro_batch), again_short(d, x),
 			   fo_doc_num(d, x->step.seconds, FO_DRAW_SECONDS),
 			   fo_doc_printf(d, "%.1f", 100 * x->step.mfu_causal),
-			   fo_doc_printf(d, "%.0f", x->step.bytes / 0x1p30),
+			   fo_doc_printf(d, "%s%.0f", estimated(p, x) ? "~" : "", x->step.bytes / 0x1p30),
 			   fo_doc_printf(d, "%.1f", 100 * exposed(&x->step) / x->step.seconds),
 			   fo_doc_printf(d, p->cost ? "%.3g" : "%.1f", last));
 	}
 	fo_doc_para(d,
-		    "> is what to take, = ties with it. %s; mb: micro-batch; again: layers that are recomputed. MFU is "
-		    "mfu_causal%s; expo: communication that nothing hides; %s.",
+		    "> is what to take, = ties with it. %s; mb: micro-batch; again: layers that are recomputed, 2 st: "
+		    "all of the first two stages. MFU is mfu_causal%s; expo: communication that nothing hides; %s.",
 		    fo_division_legend,
 		    p->ask.types & (p->ask.types - 1) ? ", over the peak of a division's own number type" : "",
 		    p->cost ? "cost: device-seconds of a million tokens" : "bub: the pipeline's bubble");
+	say_estimates(d, p);
 	if (p->ask.formats & ~(1u << FO_PREDICT_FORMAT_JOB))
 		fo_doc_para(d, "What the optimizer keeps: split: masters as the bf16 weight and a low half beside it, "
 			       "the same numbers; m16, m8: moments in bf16, in 8 bits; w16: bf16 weights without "
@@ -253,6 +284,8 @@ static const char *beside(const struct fo_predict_layout *was, const struct fo_p
 		return was->schedule != l->schedule ? "the pipeline's schedule" : "where the pipeline's stages are";
 	if (f == FO_PLAN_FIELD_STATES && was->zero == l->zero && was->keeps_weights != l->keeps_weights)
 		return l->keeps_weights ? "gathered weights kept until backward" : "gathered weights not kept";
+	if (f == FO_PLAN_FIELD_AGAIN && l->again_stages > 0)
+		return "recomputation in the first stages alone";
 	return f == FO_PLAN_FIELD_AGAIN && was->recompute == l->recompute ? "what is recomputed" : NULL;
 }
 
@@ -326,6 +359,9 @@ static void say_settings(struct fo_doc *d, const struct fo_cli_planned *p)
 		} else {
 			fo_doc_heading(d, "Settings: %s", fo_plan_words_title[w]);
 			fo_doc_code(d, s.data);
+			if (w == FO_PLAN_WORDS_DEEPSPEED && named(p)->layout.recompute > 0)
+				fo_doc_remark(d, "DeepSpeed's file does not switch recomputation on; the model's code "
+						 "does: model.gradient_checkpointing_enable().");
 		}
 		fo_str_fini(&s);
 	}
@@ -376,7 +412,7 @@ static void file_point(const struct fo_cli_planned *p, const struct fo_plan_poin
 	const struct fo_predict_layout *l = &x->layout;
 	const struct fo_predict_job *job = &p->job.job;
 	const enum fo_predict_format format = fo_predict_format_of(job, l);
-	const char *own = job->state_bytes > 0 ? "as the configuration has it" : "fp32";
+	const char *own = fo_memory_plain_states(&p->job.base.memory.ways) ? "fp32" : "as the configuration has it";
 	*out = (struct fo_plan_file_point){
 		.dp = x->step.dp,
 		.tp = l->tp,
@@ -394,6 +430,7 @@ static void file_point(const struct fo_cli_planned *p, const struct fo_plan_poin
 		.micro_batch = l->micro_batch,
 		.micro_batches = l->micro_batches,
 		.recompute = fo_plan_again_id[x->again],
+		.again_stages = l->again_stages,
 		.type = fo_cli_job_type_name(p->asked, fo_predict_type_of(job, l)),
 		.state = format == FO_PREDICT_FORMAT_JOB ? own : fo_predict_format_row[format].name,
 		.seconds = x->step.seconds,
@@ -404,6 +441,7 @@ static void file_point(const struct fo_cli_planned *p, const struct fo_plan_poin
 		.mfu_causal = x->step.mfu_causal,
 		.device_hours = cost(x) / 3600,
 		.bytes = x->step.bytes,
+		.planned = x->step.planned,
 		.exposed = exposed(&x->step),
 		.bubble = x->step.part[FO_PREDICT_BUBBLE],
 	};

@@ -159,9 +159,9 @@ static fo_status load(const struct fo_cli_call *call, struct answer *x)
 	const char *given = *in->profile || !fo_run_is_paced(&in->run) ? in->profile : in->run.paced;
 	FO_TRY(fo_cli_profile_read(&x->arena, given, &x->limits));
 	int64_t threads = in->run.threads;
-	int cores = *given ? fo_rates_threads(&x->limits) : fo_cpu_threads();
+	const int cores = *given ? fo_rates_cores(&x->limits) : fo_cpu_threads();
 	if (threads < 1)
-		threads = cores;
+		threads = *given ? fo_rates_threads(&x->limits) : cores;
 	threads = fo_max(1, threads / in->run.ranks); /* ranks share them as in training (train/team.h) */
 	fo_status st = fo_rates_init(&x->rates, &x->limits, (int)threads);
 	if (st != FO_OK)

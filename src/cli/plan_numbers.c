@@ -143,7 +143,7 @@ static uint32_t own_format(const struct fo_plan_asked *a, uint32_t bits)
 {
 	const struct fo_predict_job *j = &a->base.job;
 	enum fo_predict_format own = j->format;
-	if (own == FO_PREDICT_FORMAT_JOB && !(j->state_bytes > 0))
+	if (own == FO_PREDICT_FORMAT_JOB && fo_memory_plain_states(&a->base.memory.ways))
 		own = FO_PREDICT_FORMAT_FP32;
 	if (own == FO_PREDICT_FORMAT_JOB || !(bits & BIT(own)))
 		return bits;
@@ -160,7 +160,7 @@ static fo_status take_formats(const struct fo_cli_numbers *n, struct fo_plan_ask
 	if (n->any_format)
 		bits |= all;
 	/* Formats that compute the same numbers need no leave. */
-	if (!bits && a->base.job.format == FO_PREDICT_FORMAT_JOB && !(a->base.job.state_bytes > 0))
+	if (!bits && a->base.job.format == FO_PREDICT_FORMAT_JOB && fo_memory_plain_states(&a->base.memory.ways))
 		for (int f = 0; f < FO_PREDICT_FORMATS; f++)
 			bits |= fo_predict_format_row[f].exact ? all & BIT(f) : 0;
 	a->formats = own_format(a, bits);

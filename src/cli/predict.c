@@ -487,7 +487,7 @@ static fo_status simulate_ranks(struct report *r)
 		x->job.spread = &x->spread;
 	x->job.apart = r->paced;
 	FO_TRY(fo_sim_ranks_step(&x->job, &r->rates, &x->links,
-				 *r->in->profile ? fo_rates_threads(&r->limits) : fo_cpu_threads(), r->load.pairs));
+				 *r->in->profile ? fo_rates_cores(&r->limits) : fo_cpu_threads(), r->load.pairs));
 	r->sim = x->job.rank[0];
 	r->sim.part_s[FO_PART_UNATTRIBUTED] += x->job.step_s.mid - r->sim.step_s;
 	r->sim.step_s = x->job.step_s.mid;

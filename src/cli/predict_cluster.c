@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "plan/more.h"
+#include "plan/programs.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -227,30 +228,29 @@ void fo_cli_job_fini(struct fo_cli_asked *a)
 
 /* ---- what fits ---- */
 
-/* `times`: by what the job as it is takes more than this model has of it. */
-static bool fits(const struct fo_predict_base *b, const struct fo_predict_layout *l, double times)
+static bool fits(const struct fo_predict_base *b, const struct fo_predict_layout *l)
 {
 	struct fo_predict_step s;
 	fo_predict_memory_of(b, l, &s);
-	return !s.wrong && s.bytes * times <= b->job.machine.memory_bytes;
+	return !s.wrong && fo_predict_upper_bytes(&s) <= b->job.machine.memory_bytes;
 }
 
 /* Changes of a division, each on top of those before it, that take memory off a device. */
 enum { MICRO_ONE, AGAIN, SHARDED, EXPERT, TENSOR, CHANGES };
-static bool more_experts(const struct fo_predict_base *b, struct fo_predict_layout *l, double times)
+static bool more_experts(const struct fo_predict_base *b, struct fo_predict_layout *l)
 {
 	double was = fmax(1, l->ep), ranks = l->devices / fmax(1, l->pp);
 	for (double ep = 2 * was; ep <= fmin(b->job.model.experts, ranks); ep *= 2) {
 		if (fmod(b->job.model.experts, ep) != 0 || fmod(ranks, ep) != 0)
 			break;
 		l->ep = ep;
-		if (fits(b, l, times))
+		if (fits(b, l))
 			return true;
 	}
 	return fmax(1, l->ep) > was;
 }
 
-static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l, int what, double times)
+static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l, int what)
 {
 	const struct fo_predict_model *m = &b->job.model;
 	struct fo_predict_layout was = *l;
@@ -262,13 +262,14 @@ static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l,
 		return was.micro_batch > 1;
 	case AGAIN:
 		l->recompute = 1;
-		l->kept = 0;
-		return was.recompute < 1;
+		l->recompute_op = false;
+		l->again_stages = 0;
+		return was.recompute < 1 || was.again_stages > 0;
 	case SHARDED:
 		l->zero = 3;
 		l->shard = 0;
 		return dp > 1 && (was.zero < 3 || was.shard > 0);
-	case EXPERT: return more_experts(b, l, times);
+	case EXPERT: return more_experts(b, l);
 	default:
 		for (double t = 2; t <= b->job.machine.per_node; t *= 2) {
 			double other = fmax(1, was.tp) * t;
@@ -277,7 +278,7 @@ static bool change(const struct fo_predict_base *b, struct fo_predict_layout *l,
 			l->tp = other;
 			l->sp = true;
 			l->micro_batches = was.micro_batches * t;
-			if (fits(b, l, times))
+			if (fits(b, l))
 				return true;
 		}
 		return l->tp > was.tp;
@@ -294,43 +295,40 @@ static const char *change_text(struct fo_arena *a, int what, const struct fo_pre
 }
 
 /* All changes, one on top of the other, until it fits: those that did something, in *text; *l is what came of them. */
-static bool together(struct fo_cli_asked *a, const struct fo_predict_base *b, double times, struct fo_predict_layout *l,
+static bool together(struct fo_cli_asked *a, const struct fo_predict_base *b, struct fo_predict_layout *l,
 		     const char **text)
 {
 	*text = "";
 	for (int i = 0; i < CHANGES; i++) {
-		if (!change(b, l, i, times))
+		if (!change(b, l, i))
 			continue;
 		*text = fo_arena_printf(&a->arena, "%s%s%s", *text, **text ? " with " : "",
 					change_text(&a->arena, i, l));
-		if (fits(b, l, times))
+		if (fits(b, l))
 			return true;
 	}
 	return false;
 }
 
 /* One sentence: the nearest change that makes it fit; first each alone, then all together, then more devices. */
-static const char *what_fits(struct fo_cli_asked *a, const struct fo_job_asked *j, double times)
+static const char *what_fits(struct fo_cli_asked *a, const struct fo_job_asked *j)
 {
 	const struct fo_predict_base *b = &j->base;
-	const char *all, *less;
+	const char *all;
 	for (int i = 0; i < CHANGES; i++) {
 		struct fo_predict_layout l = j->layout;
-		if (change(b, &l, i, times) && fits(b, &l, times))
+		if (change(b, &l, i) && fits(b, &l))
 			return fo_arena_printf(&a->arena, "%s would", change_text(&a->arena, i, &l));
 	}
-	struct fo_predict_layout l = j->layout, other = j->layout;
-	if (together(a, b, times, &l, &all))
+	struct fo_predict_layout l = j->layout;
+	if (together(a, b, &l, &all))
 		return fo_arena_printf(&a->arena, "%s would", all);
-	/* What the count has more of the job as it is may be what a change takes away. */
-	if (times > 1 && together(a, b, 1, &other, &less))
-		return fo_arena_printf(&a->arena, "%s may, by the model behind the step's time", less);
 	double before = l.devices, stage = fmax(1, l.tp) * fmax(1, l.cp) * fmax(1, l.pp);
 	double node = b->job.machine.per_node, n = before;
 	while ((n = fo_plan_next_size(node, n)) <= 1e6) {
 		l.devices = n;
 		if (fmod(n, stage) == 0 && fmod(n / fmax(1, l.pp), fmax(1, l.ep)) == 0 &&
-		    fmod(n * fmax(1, l.cp) / stage, fmax(1, l.shard)) == 0 && fits(b, &l, times))
+		    fmod(n * fmax(1, l.cp) / stage, fmax(1, l.shard)) == 0 && fits(b, &l))
 			return fo_arena_printf(&a->arena,
 					       "no division of %.15g that was tried does; %.15g devices%s%s would",
 					       before, l.devices, *all ? " with " : "", all);
@@ -437,40 +435,95 @@ static fo_status simulate(const struct predict_cluster *in, struct fo_cli_predic
 
 /* ---- memory ---- */
 
-_Static_assert((int)FO_JOB_PARTS == (int)FO_PREDICT_MEMORIES, "both models of memory have the same parts");
-
-/* One answer on memory for one file: what audit counts of a configuration is what is told here, too. Before it is
- * asked, for asking completes the job. */
-static void count_memory(struct fo_cli_asked *a, struct fo_cli_predicted *p)
+/* Of a file memory is what it states, and both ends of what it does not, as audit has them: before it is asked, for
+ * asking completes the job, and the time of a step rests on that. */
+static void take_memory(const struct fo_job_memory *m, struct fo_cli_predicted *p)
 {
-	if (!a->files)
-		return;
-	fo_job_memory_of(&a->job, &a->cluster, &p->memory);
-	p->counted = !p->memory.unknown && p->memory.fit != FO_JOB_FIT_UNKNOWN;
-}
-
-/* Returns by what the count is above the speed's own model. */
-static double take_memory(struct fo_cli_predicted *p)
-{
-	const double own = p->step.bytes;
-	if (!p->counted)
-		return 1;
-	p->own_bytes = p->sure.bytes;
-	for (int i = 0; i < FO_JOB_PARTS; i++) {
-		p->sure.memory[i] = p->memory.part[i];
-		p->step.memory[i] = fo_range_middle(p->memory.part[i]);
+	for (int i = 0; i < FO_PREDICT_MEMORIES; i++) {
+		p->sure.memory[i] = m->part[i];
+		p->step.memory[i] = fo_range_middle(m->part[i]);
 	}
-	p->sure.bytes = p->memory.total;
-	p->step.bytes = fo_range_middle(p->memory.total);
-	return p->step.bytes / own;
+	p->sure.bytes = m->total;
+	p->step.bytes = fo_range_middle(m->total);
 }
 
-static bool too_large(const struct fo_cli_predicted *p)
+static bool too_large(const struct fo_cli_predicted *p) { return p->sure.bytes.low > p->job.job.machine.memory_most; }
+/* ---- Flatout's own programs ---- */
+
+/* Does an option say what the run file says, too? */
+static bool overrides(const struct fo_cli_call *call, const struct fo_cli_job *in)
 {
-	if (!p->counted)
-		return p->sure.bytes.low > p->job.job.machine.memory_bytes;
-	return p->memory.fit == FO_JOB_FITS_NOT &&
-	       (!fo_cli_memory_apart(p) || p->own_bytes.low > p->job.job.machine.memory_bytes);
+	int at;
+	for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+		if (given(call->options, plain[i][0], &at))
+			return true;
+	return in->precision >= 0 || in->set || in->model || in->global_tokens;
+}
+
+static void plan_file(const char *path, const struct fo_predict_layout *l, struct fo_plan_memory *m)
+{
+	struct fo_opt_set set;
+	struct fo_model model;
+	struct fo_run run;
+	fo_opt_init(&set, fo_run_options, &run);
+	if (fo_opt_read_yaml(&set, path) != FO_OK || fo_run_check(&set, &run) != FO_OK ||
+	    fo_run_model(&run, &model) != FO_OK)
+		m->why = "'flatout train' refuses the run file";
+	else if ((double)run.ranks != l->devices)
+		m->why = "mesh.ranks of the run file are not the devices of the cluster";
+	else
+		fo_plan_memory_of_run(&run, &model, m);
+	if (!m->why && ((double)m->micro_batches != l->micro_batches || (double)m->rows != l->micro_batch))
+		m->why = "its executor divides the rows of a step otherwise";
+	fo_opt_fini(&set);
+	fo_err_clear();
+}
+
+/* The program of a division that options state. */
+static void plan_options(const struct fo_cli_asked *a, const struct fo_job_asked *j, struct fo_plan_memory *m)
+{
+	struct fo_plan_asked *ask = fo_xmalloc(sizeof *ask);
+	struct fo_plan_point p = { .layout = j->layout };
+	struct fo_predict_layout *l = &p.layout;
+	*ask = (struct fo_plan_asked){ .base = j->base,
+				       .framework = fo_plan_framework_of("flatout"),
+				       .devices = l->devices,
+				       .global_batch = j->shape.global_batch,
+				       .model = &a->job.model,
+				       .fixed = FO_PLAN_FREE };
+	l->tp = fmax(1, l->tp), l->cp = fmax(1, l->cp), l->pp = fmax(1, l->pp), l->ep = fmax(1, l->ep);
+	l->chunks = fmax(1, l->chunks);
+	l->global_batch = ask->global_batch;
+	const double ranks = l->devices / (l->tp * l->pp);
+	l->zero = ranks > 1 ? l->zero : 0;
+	if (l->shard >= ranks || l->zero <= 0)
+		l->shard = 0;
+	p.again = l->recompute >= 1 ? FO_PLAN_AGAIN_FULL : FO_PLAN_AGAIN_NONE;
+	if (l->recompute > 0 && l->recompute < 1)
+		m->why = "a part of it is computed again";
+	else
+		fo_plan_memory_of(ask, &p, &a->job.model, m);
+	free(ask);
+}
+
+/* Memory of Flatout's own jobs, from the program of the fullest rank. */
+static void plan_memory(const struct fo_cli_call *call, const struct fo_cli_asked *a, struct fo_cli_predicted *p)
+{
+	const struct predict_cluster *in = call->in;
+	struct fo_plan_memory m = { 0 };
+	if (p->job.job.style != FO_PREDICT_STYLE_FLATOUT)
+		return;
+	if (!a->job.has_model)
+		m.why = "its model is not known";
+	else if (!a->files)
+		plan_options(a, &p->job, &m);
+	else if (a->files != 1 || call->argc != 2 || overrides(call, &in->job))
+		m.why = "options change what the run file says";
+	else
+		plan_file(call->argv[1], &p->job.layout, &m);
+	p->not_planned = m.why;
+	if (!m.why)
+		fo_plan_memory_take(&p->step, &m.fullest);
 }
 
 static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
@@ -480,23 +533,25 @@ static fo_status predict(const struct fo_cli_call *call, struct fo_cli_asked *a)
 	struct fo_plan_timeline timeline;
 	FO_TRY(fo_cli_job_check_device(&in->job, a));
 	struct fo_spread_steps spread;
+	struct fo_job_memory memory = { .fit = FO_JOB_FIT_UNKNOWN };
 	FO_TRY(fo_cli_goodput_read(&in->goodput, &p.goodput_in));
 	if (fo_cli_goodput_asked(&in->goodput))
 		p.goodput = &in->goodput;
-	count_memory(a, &p);
+	if (a->files)
+		fo_job_memory_of(&a->job, &a->cluster, &memory);
 	FO_TRY(fo_job_ask(&a->job, &a->cluster, &a->given, &p.job));
 	p.goodput_in.devices = p.job.layout.devices;
 	fo_predict_point(&p.job.base, &p.job.layout, &p.step);
 	if (p.step.wrong)
 		return fo_fail(FO_EARG, "%s", p.step.wrong);
+	plan_memory(call, a, &p);
 	fo_predict_certainty_of(&p.job.base, &p.job.layout, &p.step, &p.sure);
-	const double times = take_memory(&p);
+	if (!p.step.planned && memory.fit != FO_JOB_FIT_UNKNOWN)
+		take_memory(&memory, &p);
 	if (too_large(&p))
-		p.fits_not = what_fits(a, &p.job, times);
-	if (p.counted && !p.fits_not && p.sure.flag == fo_predict_too_large)
+		p.fits_not = what_fits(a, &p.job);
+	else if (p.sure.flag == fo_predict_too_large)
 		p.sure.flag = NULL;
-	else if (p.counted && p.fits_not && !p.sure.flag)
-		p.sure.flag = fo_predict_too_large;
 	fo_status st = simulate(in, &p, &timeline, &spread);
 	if (st == FO_OK)
 		st = show(call, a, &p);

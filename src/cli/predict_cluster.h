@@ -110,21 +110,17 @@ struct fo_cli_predicted {
 	struct fo_job_asked job;
 	struct fo_predict_step step;
 	struct fo_predict_certainty sure;
-	bool counted;                            /* memory of step and sure is what audit counts of the configuration */
-	struct fo_job_memory memory;             /* counted: that */
-	struct fo_range own_bytes;               /* counted: what the speed's own model has, 80 % */
+	const char
+		*not_planned; /* why memory of Flatout's own job is an estimate; NULL: it is planned, or no such job */
 	const char *fits_not;                    /* one sentence: does not fit, what would; NULL: it fits or may */
 	const struct fo_plan_timeline *timeline; /* NULL: nobody asked for it */
 	const struct fo_spread_steps *spread;    /* drawn steps of that timeline; NULL: nobody asked for it */
 	const struct fo_cli_goodput *goodput;    /* what was given of failures; NULL: nothing */
 	struct fo_goodput_in goodput_in;
 };
-/* The two models of memory have nothing in common: what fits is not certain then. */
-static inline bool fo_cli_memory_apart(const struct fo_cli_predicted *p)
-{
-	return p->counted && (p->own_bytes.high < p->memory.total.low || p->own_bytes.low > p->memory.total.high);
-}
 void fo_cli_predicted_doc(struct fo_doc *d, const struct fo_cli_predicted *p);
+/* A line on memory of Flatout's own: planned to the byte, or an estimate and why. */
+void fo_cli_memory_ground(struct fo_doc *d, const struct fo_predict_step *s, const char *not_planned);
 void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p);
 /* A step's losses against the peak, as a waterfall of 100 % in all; a timeline's picture, which does not need the
  * timeline any longer. */

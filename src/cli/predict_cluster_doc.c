@@ -122,32 +122,30 @@ void fo_cli_losses(struct fo_doc *d, const struct fo_predict_step *s)
 
 static const char *fit_text(const struct fo_cli_predicted *p)
 {
-	double most = p->sure.bytes.high;
-	if (fo_cli_memory_apart(p))
-		most = fmax(most, p->own_bytes.high);
 	if (p->fits_not)
 		return "does not fit";
-	return most <= p->job.job.machine.memory_bytes ? "fits" : "may not fit";
+	return p->sure.bytes.high <= p->job.job.machine.memory_bytes ? "fits" : "may not fit";
 }
 
 static void say_memory(struct fo_doc *d, const struct fo_cli_predicted *p)
 {
-	const double usable = p->job.job.machine.memory_bytes;
-	if (!p->counted) {
-		fo_doc_line(d, "memory", "%s (%s) of %s a device: %s", fo_doc_num(d, p->step.bytes, FO_DRAW_BYTES),
-			    fo_cli_range(d, p->sure.bytes, FO_DRAW_BYTES), fo_doc_num(d, usable, FO_DRAW_BYTES),
-			    fit_text(p));
-		return;
-	}
-	fo_doc_line(d, "memory", "%s of %s a device, as 'flatout audit' counts it: %s",
-		    fo_cli_range(d, p->memory.total, FO_DRAW_BYTES), fo_cli_range(d, p->memory.usable, FO_DRAW_BYTES),
-		    fit_text(p));
-	if (fo_cli_memory_apart(p))
-		fo_doc_verdict(
-			d, FO_DOC_BAD, "doubt",
-			"memory: the model behind the step's time has %s; the two differ, and which is nearer is not "
-			"known",
-			fo_cli_range(d, p->own_bytes, FO_DRAW_BYTES));
+	fo_doc_line(d, "memory", "%s (%s) of %s a device: %s", fo_doc_num(d, p->step.bytes, FO_DRAW_BYTES),
+		    fo_cli_range(d, p->sure.bytes, FO_DRAW_BYTES),
+		    fo_doc_num(d, p->job.job.machine.memory_bytes, FO_DRAW_BYTES), fit_text(p));
+	fo_cli_memory_ground(d, &p->step, p->not_planned);
+}
+
+void fo_cli_memory_ground(struct fo_doc *d, const struct fo_predict_step *s, const char *not_planned)
+{
+	if (s->planned)
+		fo_doc_line(
+			d, "planned",
+			"%s of it to the byte, as 'flatout train --dry-run' plans the run file; the other %s are an "
+			"estimate of what libraries hold",
+			fo_doc_num(d, s->bytes - s->memory[FO_PREDICT_OVERHEAD], FO_DRAW_BYTES),
+			fo_doc_num(d, s->memory[FO_PREDICT_OVERHEAD], FO_DRAW_BYTES));
+	else if (not_planned)
+		fo_doc_line(d, "not planned", "the memory is an estimate: %s", not_planned);
 }
 
 /* The time that stages wait for each other, beside the published formula of their schedule. */
@@ -243,11 +241,6 @@ static void say_head(struct fo_doc *d, const struct fo_cli_predicted *p)
 	say_unread(d, &p->asked->job);
 }
 
-static const char *memory_name(const struct fo_cli_predicted *p, int part)
-{
-	return p->counted ? fo_job_part_name[part] : fo_predict_memory_name[part];
-}
-
 static void say_bytes(struct fo_doc *d, const char *name, double bytes, struct fo_range r)
 {
 	fo_doc_row(d, name, fo_doc_printf(d, "%.2f", bytes / 0x1p30),
@@ -264,10 +257,10 @@ static void say_parts(struct fo_doc *d, const struct fo_cli_predicted *p)
 				   fo_cli_range(d, p->sure.part[i], FO_DRAW_SECONDS),
 				   percent(d, p->step.part[i] / p->step.seconds));
 	fo_doc_heading(d, "Memory of the fullest device");
-	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrr", "part", "GiB", p->counted ? "least to most" : "80 %");
+	fo_doc_table(d, FO_DRAW_FITTED, NULL, "lrr", "part", "GiB", "least to most");
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
 		if (p->step.memory[i] > 0)
-			say_bytes(d, memory_name(p, i), p->step.memory[i], p->sure.memory[i]);
+			say_bytes(d, fo_predict_memory_name[i], p->step.memory[i], p->sure.memory[i]);
 	say_bytes(d, "sum", p->step.bytes, p->sure.bytes);
 }
 
@@ -394,20 +387,17 @@ void fo_cli_predicted_json(struct fo_json *j, const struct fo_cli_predicted *p)
 	fo_json_close(j);
 	json_bubble(j, p);
 	fo_cli_json_range(j, "memory_bytes", p->step.bytes, p->sure.bytes);
+	fo_json_bool(j, "memory_planned", p->step.planned);
+	fo_json_text(j, "memory_not_planned", p->not_planned);
 	fo_json_object(j, "memory_parts_bytes");
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
-		fo_json_real(j, memory_name(p, i), p->step.memory[i]);
+		fo_json_real(j, fo_predict_memory_name[i], p->step.memory[i]);
 	fo_json_close(j);
 	fo_json_object(j, "memory_intervals_bytes");
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
-		fo_cli_json_range(j, memory_name(p, i), p->step.memory[i], p->sure.memory[i]);
+		fo_cli_json_range(j, fo_predict_memory_name[i], p->step.memory[i], p->sure.memory[i]);
 	fo_json_close(j);
-	fo_json_put(j, FO_REAL("usable_bytes", usable), FO_TEXT("fit", fit_text(p)), FO_TEXT("would_fit", p->fits_not),
-		    FO_TEXT("memory_by", p->counted ? "count" : "prediction"),
-		    FO_BOOL("memory_models_differ", fo_cli_memory_apart(p)));
-	if (p->counted)
-		fo_json_record(j, "memory_predicted_bytes", FO_REAL("low", p->own_bytes.low),
-			       FO_REAL("high", p->own_bytes.high));
+	fo_json_put(j, FO_REAL("usable_bytes", usable), FO_TEXT("fit", fit_text(p)), FO_TEXT("would_fit", p->fits_not));
 	if (p->timeline)
 		fo_json_real(j, "simulated_seconds", p->timeline->run.step_s);
 	if (p->spread)

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "pass/pass.h"
+#include "pass/planned.h"
 #include "program/mesh_cost.h"
 
 #include <stdlib.h>
@@ -12,10 +13,13 @@ struct row {
 	const char *why; /* NULL: it is legal */
 	struct fo_mesh_wire wire;
 	struct fo_mesh_memory memory;
+	struct fo_planned planned; /* of the rank that takes most */
+	const char *not_planned;   /* NULL: it is */
 };
 struct table {
 	struct row *row;
-	int n, legal;
+	int n, legal, bounded;
+	int64_t operations; /* planned so far */
 	size_t cap;
 	struct fo_arena arena;
 };
@@ -23,7 +27,7 @@ struct table {
 static int64_t most_of(const struct fo_mesh_memory *m) { return m->persistent + m->arena_high; }
 
 /* The run as it would be with this mesh: settings that follow from a mesh do so. */
-static struct fo_lowering lowering_of(const struct fo_run *r, const struct fo_mesh *mesh)
+static struct fo_run run_of(const struct fo_run *r, const struct fo_mesh *mesh)
 {
 	struct fo_run with = *r;
 	with.ranks = fo_mesh_ranks(mesh);
@@ -32,6 +36,17 @@ static struct fo_lowering lowering_of(const struct fo_run *r, const struct fo_me
 	with.cp = mesh->cp;
 	with.tp = mesh->tp;
 	with.pp = mesh->pp;
+	return with;
+}
+
+/* With what the run leaves open chosen: layers of stages, what is computed again. */
+static struct fo_lowering lowering_of(const struct fo_run *r, const struct fo_model *m, const struct fo_mesh *mesh)
+{
+	const struct fo_run with = run_of(r, mesh);
+	struct fo_choice c;
+	if (fo_pass_choose_said(&with, m, &c) == FO_OK)
+		return c.run;
+	fo_err_clear(); /* fo_mesh_legal has better words */
 	return fo_run_lowering(&with, FO_MODE_TRAIN);
 }
 
@@ -59,18 +74,38 @@ static fo_status measure(const struct fo_model *m, struct fo_lowering low, struc
 	return FO_OK;
 }
 
+/* Operations of all meshes' programs that are planned: a few seconds. */
+enum { OPERATIONS = 2 * FO_PLANNED_OPERATIONS };
+
+static fo_status plan(struct table *t, const struct fo_model *m, const struct fo_lowering *low, struct row *row)
+{
+	struct fo_planned_job job = { .stage = NULL };
+	const int64_t rest = OPERATIONS - t->operations;
+	if (rest <= 0) {
+		row->not_planned = "the meshes before took all the operations that are planned in some seconds";
+	} else {
+		FO_TRY(fo_pass_plan_job(m, low, rest < FO_PLANNED_OPERATIONS ? rest : FO_PLANNED_OPERATIONS, &job));
+		row->planned = job.fullest;
+		row->not_planned = job.why;
+	}
+	t->operations += job.operations;
+	t->bounded += row->not_planned != NULL;
+	return FO_OK;
+}
+
 static fo_status add(struct table *t, const struct fo_run *r, const struct fo_model *m, const struct fo_mesh *mesh)
 {
 	fo_array_room(&t->row, &t->cap, (size_t)t->n, sizeof *t->row);
 	struct row *row = &t->row[t->n++];
 	*row = (struct row){ .mesh = *mesh };
+	const struct fo_lowering low = lowering_of(r, m, mesh);
 	fo_status st = rows_legal(r, mesh);
-	const struct fo_lowering low = lowering_of(r, mesh);
 	if (st == FO_OK)
 		st = fo_mesh_legal(m, &low);
 	if (st == FO_OK) {
 		t->legal++;
-		return measure(m, low, row);
+		FO_TRY(measure(m, low, row));
+		return plan(t, m, &low, row);
 	}
 	row->why = fo_arena_strdup(&t->arena, fo_err_text());
 	fo_err_clear();
@@ -123,22 +158,29 @@ static void say(const struct table *t, const struct fo_run *r, const struct fo_m
 		ranks, fo_word(ranks, "rank", "ranks"), m->name, (long long)r->micro_batches,
 		fo_word(r->micro_batches, "micro-batch", "micro-batches"), (long long)r->rows,
 		fo_word(r->rows, "row", "rows"), (long long)r->seq);
-	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrrrrr", "mesh", "shard", "data", "cp", "tp", "pp", "persists",
-		     "at most");
+	fo_doc_table(d, FO_DRAW_FULL, NULL, "lrrrrrrr", "mesh", "shard", "data", "cp", "tp", "pp", "persists", "arena");
 	for (int i = 0; i < t->n; i++) {
 		const struct row *x = &t->row[i];
 		if (!x->why)
-			fo_doc_row(d, mesh_text(d, &x->mesh),
-				   fo_doc_num(d, x->wire.group[FO_GROUP_SHARD], FO_DRAW_BYTES),
-				   fo_doc_num(d, other_rows(&x->wire), FO_DRAW_BYTES),
-				   fo_doc_num(d, x->wire.group[FO_GROUP_CP], FO_DRAW_BYTES),
-				   fo_doc_num(d, tp_group(&x->wire), FO_DRAW_BYTES),
-				   fo_doc_num(d, pp_group(&x->wire), FO_DRAW_BYTES),
-				   fo_doc_bytes(d, x->memory.persistent), fo_doc_bytes(d, x->memory.arena_high));
+			fo_doc_row(
+				d, mesh_text(d, &x->mesh), fo_doc_num(d, x->wire.group[FO_GROUP_SHARD], FO_DRAW_BYTES),
+				fo_doc_num(d, other_rows(&x->wire), FO_DRAW_BYTES),
+				fo_doc_num(d, x->wire.group[FO_GROUP_CP], FO_DRAW_BYTES),
+				fo_doc_num(d, tp_group(&x->wire), FO_DRAW_BYTES),
+				fo_doc_num(d, pp_group(&x->wire), FO_DRAW_BYTES), fo_doc_bytes(d, x->memory.persistent),
+				x->not_planned ? fo_doc_printf(d, "<= %s", fo_doc_bytes(d, x->memory.arena_high))
+					       : fo_doc_bytes(d, x->planned.arena));
 	}
-	fo_doc_para(d,
-		    "What a rank receives in a step, by the ranks it comes from; what persists of weights and state; "
-		    "activations and gradients, but for holes between them. Each of the rank that has most.");
+	fo_doc_para(
+		d,
+		"What a rank receives in a step, by the ranks it comes from; what persists of weights and state; the "
+		"arena of activations and gradients, as the executor plans it. Each of the rank that has most.");
+	if (t->bounded)
+		fo_doc_para(
+			d,
+			"<=: bounded, not planned, for programs of %d %s are more than are planned in some seconds. "
+			"So much may be alive; holes between take more.",
+			t->bounded, fo_word(t->bounded, "mesh", "meshes"));
 	for (int i = 0; i < t->n && i < 64; i++)
 		if (t->row[i].why)
 			fo_doc_item(d, "not %s: %s", mesh_text(d, &t->row[i].mesh), t->row[i].why);
@@ -148,6 +190,18 @@ static void put_mesh(struct fo_json *j, const struct fo_mesh *m)
 {
 	fo_json_put(j, FO_INT("pp", m->pp), FO_INT("replicate", m->replicate), FO_INT("shard", m->shard),
 		    FO_INT("cp", m->cp), FO_INT("tp", m->tp));
+}
+
+static void put_planned(struct fo_json *j, const struct row *x)
+{
+	static const char *const key[] = { "planned_persistent_bytes", "planned_arena_bytes" };
+	const int64_t bytes[] = { x->planned.persistent, x->planned.arena };
+	for (int i = 0; i < 2; i++)
+		if (x->not_planned)
+			fo_json_raw(j, key[i], "null");
+		else
+			fo_json_int(j, key[i], bytes[i]);
+	fo_json_text(j, "not_planned", x->not_planned);
 }
 
 static void put_costs(struct fo_json *j, const struct row *x)
@@ -171,6 +225,12 @@ static void put_costs(struct fo_json *j, const struct row *x)
 		    FO_INT("arena_high_bytes", m->arena_high));
 }
 
+static void put_row(struct fo_json *j, const struct row *x)
+{
+	put_costs(j, x);
+	put_planned(j, x);
+}
+
 static void write_json(const struct table *t, const struct fo_model *m, int ranks, struct fo_json *j)
 {
 	fo_json_put(j, FO_TEXT("model", m->name), FO_INT("ranks", ranks));
@@ -184,7 +244,7 @@ static void write_json(const struct table *t, const struct fo_model *m, int rank
 			if (refused)
 				fo_json_text(j, "why", t->row[i].why);
 			else
-				put_costs(j, &t->row[i]);
+				put_row(j, &t->row[i]);
 			fo_json_close(j);
 		}
 		fo_json_close(j);
@@ -195,7 +255,8 @@ static void write_json(const struct table *t, const struct fo_model *m, int rank
 static fo_status check(const struct fo_run *r, const struct fo_model *m)
 {
 	static const struct fo_mesh one = { .pp = 1, .replicate = 1, .shard = 1, .cp = 1, .tp = 1 };
-	struct fo_lowering low = lowering_of(r, &one);
+	const struct fo_run alone = run_of(r, &one);
+	struct fo_lowering low = fo_run_lowering(&alone, FO_MODE_TRAIN);
 	struct fo_program p;
 	if (*r->program_file)
 		return fo_hint(fo_fail(FO_EARG, "a program in a file has its mesh: --meshes makes others of a run"),

@@ -47,7 +47,8 @@ static void sum_json(struct fo_json *j, const char *key, const struct fo_score_s
 		       FO_REAL("interval_half_width", s->stranger_width));
 	fo_json_record(j, "memory", FO_INT("rows", s->memory_rows), FO_REAL("mean_abs_error", s->memory),
 		       FO_REAL("median_abs_error", s->memory_median),
-		       FO_REAL("pooled_mean_abs_error", s->memory_pooled));
+		       /* No overhead is fitted to a publisher: the same for all. */
+		       FO_REAL("pooled_mean_abs_error", s->memory));
 	fo_json_close(j);
 }
 
@@ -79,7 +80,7 @@ static void more(struct fo_doc *d, const struct fo_score_sum *s)
 		   percent(d, s->stranger_inside), percent(d, s->stranger_width),
 		   isnan(s->rank) ? "-" : fo_doc_printf(d, "%.2f", s->rank), percent(d, s->regret),
 		   percent(d, s->regret_random), fo_doc_count(d, s->memory_rows), percent(d, s->memory),
-		   percent(d, s->memory_pooled));
+		   percent(d, s->memory_median));
 }
 
 static const char *reason(const struct fo_score_row *r)

@@ -101,6 +101,8 @@ struct fo_comm_transport {
 	void (*release)(struct fo_comm *c, void *memory);
 	fo_status (*check)(struct fo_comm *c);
 	void (*idle)(struct fo_comm *c, bool idle); /* NULL: nobody looks for ranks that wait for each other */
+	/* NULL: nobody says that another rank has moved something. */
+	void (*listen)(struct fo_comm *c, void (*moved)(void *ctx), void *ctx);
 	void (*abort)(struct fo_comm *c);
 	void (*close)(struct fo_comm *c);
 };
@@ -137,15 +139,21 @@ FO_CHECKED fo_status fo_comm_group_end(struct fo_comm *c);
 FO_CHECKED fo_status fo_comm_start(struct fo_comm *c, const struct fo_comm_call *k, struct fo_comm_request *r);
 FO_CHECKED fo_status fo_comm_test(struct fo_comm *c, struct fo_comm_request *r, bool *done);
 
+/* Until this is called again (moved NULL: for good), moved(ctx) is called by other ranks' threads whenever they did
+ * what a call of this rank may go on by, in any group split from c's world, and when the job ended. It must return at
+ * once and call nothing of a communicator. true: the transport does so, and naps may be long; false: it cannot. One
+ * listener a rank: the newest. */
+bool fo_comm_listen(struct fo_comm *c, void (*moved)(void *ctx), void *ctx);
 /* How long whoever drives calls sleeps between two tests, when nothing has moved since `since_ns`: little at first,
- * then a part of what it has waited, so that waiting takes next to nothing from those that compute; not beyond
- * until_ns, where the transport knows that something will be over (0: it does not). */
-int64_t fo_comm_nap_ns(int64_t since_ns, int64_t until_ns);
-/* For a thread whose rank has nothing else to do: where something moved that short ago, lets others have the processor
- * and returns true, for the next look at once. A small call is over within microseconds, and a nap takes a hundred.
- * After others have kept the processor for long it returns false for a while: a thread that naps gets it back sooner.
- */
-bool fo_comm_spin(int64_t since_ns);
+ * then a part of what it has waited, so that waiting takes next to nothing from those that compute; long where others
+ * wake it (told); not beyond until_ns, where the transport knows that something will be over (0: it does not), and a
+ * little less for a rank that has nothing else to do (rests), which spins for that while. */
+int64_t fo_comm_nap_ns(int64_t since_ns, int64_t until_ns, bool told, bool rests);
+/* For a thread whose rank has nothing else to do: where something moved that short ago, or will be over that soon, lets
+ * others have the processor and returns true, for the next look at once. A small call is over within microseconds, and
+ * to wake from a nap takes tens of them. After others have kept the processor for long it returns false for a while: a
+ * thread that naps gets it back sooner. */
+bool fo_comm_spin(int64_t since_ns, int64_t until_ns);
 /* One or the other. */
 void fo_comm_rest(int64_t since_ns, int64_t until_ns);
 

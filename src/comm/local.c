@@ -27,6 +27,12 @@
 #include <string.h>
 #include <time.h>
 
+/* fo_comm_listen; moved NULL: nobody listens. */
+struct listener {
+	void (*moved)(void *ctx);
+	void *ctx;
+};
+
 /* What all groups of one job share. */
 struct world {
 	pthread_mutex_t lock; /* of everything here but the atomics */
@@ -34,8 +40,9 @@ struct world {
 	struct group *groups;
 	bool *moves; /* per rank: room for find_stuck */
 	struct fo_comm_local options;
-	int64_t *busy_ns;   /* per rank of the world: until when its link is taken */
-	_Atomic bool *idle; /* per rank (fo_comm_idle); changed under the lock */
+	int64_t *busy_ns;          /* per rank of the world: until when its link is taken */
+	_Atomic bool *idle;        /* per rank (fo_comm_idle); changed under the lock */
+	struct listener *listener; /* per rank */
 	_Atomic bool ended;
 	bool stuck;    /* why it ended: ranks wait for each other */
 	char why[256]; /* written once, before `ended` */
@@ -81,13 +88,22 @@ static struct end *of(struct fo_comm *c) { return (struct end *)c; }
 
 static int number_of(const struct end *e) { return e->group->rank_of[e->base.rank]; } /* in the world */
 
-/* The world's lock is held. */
+/* The world's lock is held, here and in the next. */
+static void tell_rank(const struct world *w, int rank)
+{
+	const struct listener *l = &w->listener[rank];
+	if (l->moved)
+		l->moved(l->ctx);
+}
+
 static void end_locked(struct world *w, const char *why)
 {
 	if (atomic_load(&w->ended))
 		return;
 	strncat(w->why, why, sizeof w->why - 1);
 	atomic_store(&w->ended, true);
+	for (int r = 0; r < w->ranks; r++)
+		tell_rank(w, r);
 }
 
 static void end_world(struct world *w, const char *why)
@@ -205,6 +221,23 @@ static fo_status never(const struct end *e, const struct op *o)
 	return fo_fail(FO_ECOMM, "rank %d waits for rank %d, which never calls it: %s", number_of(e), lacks, why);
 }
 
+static void listen(struct fo_comm *c, void (*moved)(void *ctx), void *ctx)
+{
+	struct world *w = of(c)->group->world;
+	pthread_mutex_lock(&w->lock);
+	w->listener[number_of(of(c))] = (struct listener){ moved, ctx };
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* The other ranks of a call, which may go on with it. The world's lock is held. */
+static void tell_others(const struct end *e, const struct op *o)
+{
+	const struct group *g = e->group;
+	for (int m = 0; m < o->members; m++)
+		if (rank_at(o, m) != e->base.rank)
+			tell_rank(g->world, g->rank_of[rank_at(o, m)]);
+}
+
 /* ---- starting ---- */
 
 static bool point_to_point(const struct fo_comm_call *k) { return k->kind == FO_COMM_SEND || k->kind == FO_COMM_RECV; }
@@ -315,8 +348,10 @@ static fo_status start(struct fo_comm *c, const struct fo_comm_call *k, struct f
 	atomic_store(&g->world->idle[number_of(e)], false);
 	fo_status st = other < 0 ? FO_OK : disagree(e, o, other, k);
 	o->member[m] = (struct member){ true, *k, elements_of(k, g->ranks) };
-	if (++o->came == o->members && other < 0)
+	if (++o->came == o->members && other < 0) {
 		take_links(g, o);
+		tell_others(e, o);
+	}
 	pthread_mutex_unlock(&g->world->lock);
 	if (st != FO_OK)
 		end_world(g->world, fo_err_text());
@@ -420,6 +455,16 @@ static void leave(struct end *e, struct op *o)
 /* Parts of a request. */
 enum { CAME, ADDED, COPIED };
 
+/* Counts this rank's part of a call; the last one tells the others. */
+static void count_part(const struct end *e, const struct op *o, _Atomic int *count)
+{
+	if (atomic_fetch_add(count, 1) + 1 < o->members)
+		return;
+	pthread_mutex_lock(&e->group->world->lock);
+	tell_others(e, o);
+	pthread_mutex_unlock(&e->group->world->lock);
+}
+
 static fo_status test(struct fo_comm *c, struct fo_comm_request *r, bool *done)
 {
 	struct end *e = of(c);
@@ -437,7 +482,7 @@ static fo_status test(struct fo_comm *c, struct fo_comm_request *r, bool *done)
 	if (r->phase == CAME) {
 		if (!null)
 			add(e, o, k);
-		atomic_fetch_add(&o->added, 1);
+		count_part(e, o, &o->added);
 		r->phase = ADDED;
 	}
 	/* Only an all-reduce copies what others have added. */
@@ -446,7 +491,7 @@ static fo_status test(struct fo_comm *c, struct fo_comm_request *r, bool *done)
 		if (!null)
 			receive(e, o, k);
 		c->received[k->kind] += fo_comm_wire_bytes(k, c->rank, c->ranks);
-		atomic_fetch_add(&o->copied, 1);
+		count_part(e, o, &o->copied);
 		r->phase = COPIED;
 	}
 	if (r->phase == COPIED && atomic_load(&o->copied) == o->members)
@@ -501,6 +546,7 @@ static void close_end(struct fo_comm *c)
 		pthread_mutex_destroy(&w->lock);
 		free(w->busy_ns);
 		free(w->idle);
+		free(w->listener);
 		free(w->moves);
 		free(w);
 	}
@@ -518,6 +564,7 @@ static const struct fo_comm_transport transport = {
 	.split = split,
 	.check = check,
 	.idle = idle,
+	.listen = listen,
 	.abort = abort_group,
 	.close = close_end,
 };
@@ -605,6 +652,7 @@ fo_status fo_comm_local_open(int ranks, const struct fo_comm_local *options, str
 	w->ranks = ranks;
 	w->busy_ns = fo_xmalloc((size_t)ranks * sizeof *w->busy_ns);
 	w->idle = fo_xmalloc((size_t)ranks * sizeof *w->idle);
+	w->listener = fo_xmalloc((size_t)ranks * sizeof *w->listener);
 	w->moves = fo_xmalloc((size_t)ranks * sizeof *w->moves);
 	struct group *g = new_group(w, ranks);
 	for (int r = 0; r < ranks; r++)

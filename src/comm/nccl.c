@@ -354,6 +354,43 @@ fo_status fo_comm_nccl_among(struct fo_comm **out, struct fo_cuda *cuda, struct 
 {
 	return open_group(out, cuda, NULL, host);
 }
+
+/* One message: NCCL connects two ranks at the first one, and the host waits there for the other rank's host. */
+static fo_status connect_pair(struct fo_comm *c, struct fo_cuda *cuda, bool sends)
+{
+	enum { BYTES = 16 };
+	struct fo_comm_call k = fo_comm_bytes(sends ? FO_COMM_SEND : FO_COMM_RECV, NULL, NULL, BYTES, 1 - c->rank);
+	fo_cuda_stream stream = NULL;
+	void *memory = NULL;
+	fo_status st = fo_cuda_alloc(cuda, BYTES, &memory);
+	if (st == FO_OK)
+		st = fo_cuda_stream_new(cuda, &stream);
+	k.from = k.to = memory;
+	k.stream = stream;
+	if (st == FO_OK)
+		st = call(c, &k);
+	if (st == FO_OK)
+		st = fo_cuda_stream_wait(cuda, stream);
+	if (st == FO_OK)
+		st = check(c);
+	fo_cuda_stream_free(cuda, stream);
+	fo_cuda_free(cuda, memory);
+	return st;
+}
+
+fo_status fo_comm_nccl_pair(struct fo_comm **out, struct fo_cuda *cuda, struct fo_comm *host, bool sends)
+{
+	if (fo_comm_ranks(host) != 2)
+		return fo_fail(FO_EBUG, "a pair of %d ranks", fo_comm_ranks(host));
+	FO_TRY(open_group(out, cuda, NULL, host));
+	fo_status st = connect_pair(*out, cuda, sends);
+	if (st == FO_OK)
+		return FO_OK;
+	abort_group(*out);
+	fo_comm_close(*out);
+	*out = NULL;
+	return st;
+}
 #else
 fo_status fo_comm_nccl_open(struct fo_comm **out, struct fo_cuda *cuda, const struct fo_comm_place *place)
 {
@@ -370,6 +407,11 @@ fo_status fo_comm_nccl_among(struct fo_comm **out, struct fo_cuda *cuda, struct 
 {
 	(void)host;
 	return fo_comm_nccl_open(out, cuda, NULL);
+}
+fo_status fo_comm_nccl_pair(struct fo_comm **out, struct fo_cuda *cuda, struct fo_comm *host, bool sends)
+{
+	(void)sends;
+	return fo_comm_nccl_among(out, cuda, host);
 }
 int fo_comm_nccl_windows(const struct fo_comm *c)
 {

@@ -131,6 +131,14 @@ int fo_rates_threads(const struct fo_limits *l)
 	return most;
 }
 
+int fo_rates_cores(const struct fo_limits *l)
+{
+	int most = fo_rates_threads(l);
+	for (size_t i = 0; i < l->peaks; i++)
+		most = l->peak[i].threads > most ? l->peak[i].threads : most;
+	return most;
+}
+
 static double mean_rate(const struct fo_rates *r, const char *kind, const char *dtype);
 
 fo_status fo_rates_init(struct fo_rates *r, const struct fo_limits *l, int threads)
@@ -139,6 +147,7 @@ fo_status fo_rates_init(struct fo_rates *r, const struct fo_limits *l, int threa
 	for (size_t i = 0; i < l->rows; i++)
 		if (!strcmp(l->row[i].kind, "overhead"))
 			r->overhead_s = seconds_of(&l->row[i]);
+	fo_caches_of(&r->caches, l);
 	if (mean_rate(r, "matmul", NULL) > 0 && r->copy_byte_s > 0)
 		return FO_OK;
 	fo_status st = fo_fail(FO_EUNSUPPORTED, "the machine profile has no times of matmuls and memory with %d %s",
@@ -165,7 +174,8 @@ static bool exact(const struct fo_rates *r, const struct fo_program *p, const st
 {
 	uint64_t key = fo_op_signature(p, o, use->first);
 	bool pairs = is_attention(o);
-	double want = pairs ? fo_op_cost(p, o, use->pairs).exec : fo_reuse_share(p, o, use->cold);
+	const double cold = fo_reuse_share(p, o, use->cold);
+	double want = pairs ? fo_op_cost(p, o, use->pairs).exec : cold + use->lost;
 	struct at low = { 0 }, high = { 0 };
 	for (size_t i = 0; i < r->limits->rows; i++) {
 		const struct fo_limits_row *row = &r->limits->row[i];
@@ -185,7 +195,9 @@ static bool exact(const struct fo_rates *r, const struct fo_program *p, const st
 		return false;
 	struct at near = !high.found || (low.found && want - low.x <= high.x - want) ? low : high;
 	bool fits = fabs(near.x - want) <= SAME * (pairs ? want : 1);
-	t->sure = fits ? FO_SURE_EXACT : FO_SURE_NEAR;
+	/* With and without what others push out it was measured, and how much that is was, too. */
+	const bool both = !pairs && low.found && high.found && fabs(low.x - cold) <= SAME;
+	t->sure = fits || both ? FO_SURE_EXACT : FO_SURE_NEAR;
 	t->quiet = near.quiet;
 	t->seconds = near.seconds;
 	if (fits)
@@ -277,7 +289,7 @@ static double row_share(const struct fo_rates *r, const struct fo_limits_row *ro
 static struct fo_op_time memory_time(const struct fo_rates *r, const struct fo_program *p, const struct fo_op *o,
 				     const struct fo_op_use *use)
 {
-	double bytes = fo_op_cost(p, o, use->pairs).bytes, share = fo_reuse_share(p, o, use->cold);
+	double bytes = fo_op_cost(p, o, use->pairs).bytes, share = fo_reuse_share(p, o, use->cold) + use->lost;
 	const struct fo_op_info *info = fo_op_info(o->kind);
 	/* An operation on many tensors does the same to each as its base: rows of the base may stand in. */
 	const char *kinds[] = { info->name, fo_op_info(info->base)->name }, *dtype = dtype_of(p, o);

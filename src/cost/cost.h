@@ -24,22 +24,47 @@ uint64_t fo_op_signature(const struct fo_program *p, const struct fo_op *o, uint
 FO_CHECKED fo_status fo_op_row(const struct fo_program *p, const struct fo_op *o, uint32_t first, double pairs,
 			       struct fo_limits_row *row);
 
+/* Rows that stand for how long the last level keeps what nobody uses (kernel/kept.h): this kind, seconds of a chain of
+ * reads after it was left alone for dim[0] microseconds, or of what no cache holds; dim[1] the bytes of the second
+ * level, which is a core's own. */
+#define FO_KEPT_ROW "kept"
+#define FO_KEPT_LEFT "left"
+#define FO_KEPT_NOT "flushed"
+
+/* What caches hold. The last level may be others' too, who push out what is left alone: of bytes that were touched
+ * longer ago than `second` bytes, and so are in it at best, the share lost[k] after after_s[k] seconds. */
+enum { FO_CACHES_GAPS = 16 };
+struct fo_caches {
+	double last, second;
+	int gaps; /* 0: it keeps everything, or nobody measured it */
+	double after_s[FO_CACHES_GAPS], lost[FO_CACHES_GAPS];
+};
+/* As a profile has it. */
+void fo_caches_of(struct fo_caches *c, const struct fo_limits *l);
+/* On the line between gaps; 0 before the first. */
+double fo_caches_lost(const struct fo_caches *c, double left_s);
+
 struct fo_rates {
 	const struct fo_limits *limits; /* outlives this */
 	int threads;                    /* of the compute lane */
 	double copy_byte_s;             /* from memory to memory: where a kind has no row */
 	double overhead_s;              /* of the executor, for each operation; 0: not measured */
+	struct fo_caches caches;
 };
 /* FO_EUNSUPPORTED when the profile has no matmul or no copy with so many threads. */
 FO_CHECKED fo_status fo_rates_init(struct fo_rates *r, const struct fo_limits *l, int threads);
 /* The most threads that a profile has matmuls of; 0: it has none. */
 int fo_rates_threads(const struct fo_limits *l);
+/* The processors that its machine has at least: the most threads of matmuls and of peaks. A calibration for several
+ * ranks of one thread has matmuls of one, and peaks of all ranks together as far as there are processors. 0: none. */
+int fo_rates_cores(const struct fo_limits *l);
 
 /* A call: what it finds. */
 struct fo_op_use {
 	uint32_t first; /* as in fo_op_signature */
 	uint32_t cold;  /* bit i: operand i is in no cache */
 	double pairs;   /* as in fo_op_cost */
+	double lost;    /* share of its bytes, of operands that are not cold, that others pushed out of the caches */
 };
 /* How well a time is known. NEAR: interpolated, the nearest row within FO_COST_NEAR doublings of all dimensions
  * together. GUESS: further away, or a stand-in for a kind without rows. NONE: nothing is known, 0 s (communication). */
@@ -56,10 +81,15 @@ struct fo_op_time fo_rates_op(const struct fo_rates *r, const struct fo_program 
 
 /* ---- step.c ---- */
 
-/* The time of each instance; pairs of a micro-batch as in fo_op_cost. The program is unrolled and planned. To be freed
- * with free(). */
+/* When a step runs each of its instances; steps follow each other step_s apart. */
+struct fo_step_when {
+	const double *begin_s, *end_s; /* per instance */
+	double step_s;
+};
+/* The time of each instance; pairs of a micro-batch as in fo_op_cost. when NULL: so soon after each other that nobody
+ * pushed anything out of the caches. The program is unrolled and planned. To be freed with free(). */
 struct fo_op_time *fo_rates_step(const struct fo_rates *r, const struct fo_program *p, const struct fo_unrolled *u,
-				 double pairs);
+				 double pairs, const struct fo_step_when *when);
 
 /* ---- reuse.c: what the caches hold ----
  *
@@ -70,6 +100,9 @@ struct fo_op_time *fo_rates_step(const struct fo_rates *r, const struct fo_progr
 /* Per instance: bit i is set where operand i is cold. The program is unrolled and planned; cache_bytes 0 (not known):
  * all operands are cold. To be freed with free(). */
 uint32_t *fo_reuse_cold(const struct fo_program *p, const struct fo_unrolled *u, int64_t cache_bytes);
+/* Per instance fo_op_use.lost, by how long ago each operand was touched last. To be freed with free(). */
+double *fo_reuse_lost(const struct fo_program *p, const struct fo_unrolled *u, const struct fo_caches *c,
+		      const struct fo_step_when *when);
 /* Bytes that an operation touches of operand i: the rectangle; of a table that is looked up, one row per token. */
 double fo_reuse_touched(const struct fo_program *p, const struct fo_op *o, int i);
 /* The share, 0 to 1, of the bytes an operation touches that are in the operands of bit set `cold`. */

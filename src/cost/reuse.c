@@ -10,7 +10,8 @@ enum { PIECES_MOST = 1 << 18 };
 
 struct memory {
 	int64_t piece, pieces;
-	double *touched; /* per piece: bytes that the step(s) had touched when it was touched last */
+	double *touched;   /* per piece: bytes that the step(s) had touched when it was touched last */
+	double *touched_s; /* per piece, or NULL: seconds when that was */
 	double now;
 	double cache;
 };
@@ -75,7 +76,20 @@ static bool is_cold(const struct fo_program *p, const struct fo_unrolled *u, con
 	return 2 * old > last - first + 1;
 }
 
-static void touch(const struct fo_program *p, const struct fo_unrolled *u, struct memory *m, int instance)
+/* What others pushed out of an operand that is not cold: a share, 0 to 1. */
+static double lost_of(const struct fo_program *p, const struct fo_unrolled *u, const struct memory *m,
+		      const struct fo_caches *c, int instance, int i, double now_s)
+{
+	int64_t first, last;
+	double lost = 0;
+	pieces_of(p, u, m, instance, i, &first, &last);
+	for (int64_t k = first; k <= last; k++)
+		if (m->now - m->touched[k] > c->second)
+			lost += fo_caches_lost(c, now_s - m->touched_s[k]);
+	return lost / (double)(last - first + 1);
+}
+
+static void touch(const struct fo_program *p, const struct fo_unrolled *u, struct memory *m, int instance, double end_s)
 {
 	const struct fo_op *o = fo_instance_op(p, u, instance);
 	for (int i = 0; i < o->n; i++)
@@ -83,30 +97,65 @@ static void touch(const struct fo_program *p, const struct fo_unrolled *u, struc
 	for (int i = 0; i < o->n; i++) {
 		int64_t first, last;
 		pieces_of(p, u, m, instance, i, &first, &last);
-		for (int64_t k = first; k <= last && !is_table(o, i); k++)
+		for (int64_t k = first; k <= last && !is_table(o, i); k++) {
 			m->touched[k] = m->now;
+			if (m->touched_s)
+				m->touched_s[k] = end_s;
+		}
 	}
+}
+
+static void open_memory(struct memory *m, const struct fo_unrolled *u, double cache)
+{
+	int64_t bytes = u->arena_bytes + u->persistent_bytes + u->host_arena_bytes;
+	*m = (struct memory){ .piece = PIECE_LEAST, .cache = cache };
+	while (bytes / m->piece >= PIECES_MOST)
+		m->piece *= 2;
+	m->pieces = bytes / m->piece + 1;
+	m->touched = fo_xmalloc((size_t)m->pieces * sizeof *m->touched);
+	for (int64_t k = 0; k < m->pieces; k++)
+		m->touched[k] = -m->cache - 1;
 }
 
 uint32_t *fo_reuse_cold(const struct fo_program *p, const struct fo_unrolled *u, int64_t cache_bytes)
 {
 	uint32_t *cold = fo_xmalloc((size_t)(u->n + 1) * sizeof *cold);
-	int64_t bytes = u->arena_bytes + u->persistent_bytes + u->host_arena_bytes;
-	struct memory m = { .piece = PIECE_LEAST, .cache = (double)cache_bytes };
-	while (bytes / m.piece >= PIECES_MOST)
-		m.piece *= 2;
-	m.pieces = bytes / m.piece + 1;
-	m.touched = fo_xmalloc((size_t)m.pieces * sizeof *m.touched);
-	for (int64_t k = 0; k < m.pieces; k++)
-		m.touched[k] = -m.cache - 1;
+	struct memory m;
+	open_memory(&m, u, (double)cache_bytes);
 	for (int step = 0; step < 2; step++)
 		for (int i = 0; i < u->n; i++) {
 			const struct fo_op *o = fo_instance_op(p, u, i);
 			cold[i] = 0;
 			for (int k = 0; k < o->n; k++)
 				cold[i] |= (uint32_t)is_cold(p, u, &m, i, k) << k;
-			touch(p, u, &m, i);
+			touch(p, u, &m, i, 0);
 		}
 	free(m.touched);
 	return cold;
+}
+
+double *fo_reuse_lost(const struct fo_program *p, const struct fo_unrolled *u, const struct fo_caches *c,
+		      const struct fo_step_when *when)
+{
+	double *lost = fo_xmalloc((size_t)(u->n + 1) * sizeof *lost);
+	struct memory m;
+	open_memory(&m, u, c->last);
+	m.touched_s = fo_xmalloc((size_t)m.pieces * sizeof *m.touched_s);
+	for (int step = 0; step < 2; step++)
+		for (int i = 0; i < u->n; i++) {
+			const struct fo_op *o = fo_instance_op(p, u, i);
+			const double since_s = step * when->step_s;
+			double all = 0, some = 0;
+			for (int k = 0; k < o->n; k++) {
+				const double bytes = fo_reuse_touched(p, o, k);
+				all += bytes;
+				if (!is_cold(p, u, &m, i, k))
+					some += bytes * lost_of(p, u, &m, c, i, k, since_s + when->begin_s[i]);
+			}
+			lost[i] = all > 0 ? some / all : 0;
+			touch(p, u, &m, i, since_s + when->end_s[i]);
+		}
+	free(m.touched_s);
+	free(m.touched);
+	return lost;
 }

@@ -392,9 +392,9 @@ static void memory_picture(struct fo_doc *d, const struct fo_health *h)
 	const struct fo_job_memory *m = &h->config.memory;
 	if (!h->configured || m->unknown || !fo_range_known(m->total))
 		return;
-	double *value = fo_doc_alloc(d, FO_JOB_PARTS * sizeof *value);
+	double *value = fo_doc_alloc(d, FO_PREDICT_MEMORIES * sizeof *value);
 	struct fo_draw_stack *stack = fo_doc_alloc(d, sizeof *stack);
-	for (int i = 0; i < FO_JOB_PARTS; i++)
+	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
 		value[i] = fo_range_known(m->part[i]) ? fo_range_middle(m->part[i]) : 0;
 	*stack = (struct fo_draw_stack){ "by arithmetic",
 					 fo_doc_printf(d, "%s, usable %s", range(d, m->total, FO_DRAW_BYTES),
@@ -402,8 +402,8 @@ static void memory_picture(struct fo_doc *d, const struct fo_health *h)
 					 value };
 	fo_doc_stacks(d, &(struct fo_draw_stacks){ .title = "Memory of the fullest device",
 						   .desc = "Parts of the memory",
-						   .part_name = fo_job_part_name,
-						   .parts = FO_JOB_PARTS,
+						   .part_name = fo_predict_memory_name,
+						   .parts = FO_PREDICT_MEMORIES,
 						   .stack = stack,
 						   .stacks = 1,
 						   .to_scale = true,

@@ -302,3 +302,13 @@ fo_status fo_cluster_parse(const char *text, const struct fo_catalogue *catalogu
 		file |= len > strlen(suffix[i]) && !strcasecmp(text + len - strlen(suffix[i]), suffix[i]);
 	return file ? from_file(text, catalogue, out, arena) : from_text(text, catalogue, out, arena);
 }
+
+/* A driver shows a little less than the vendor's figure, in GiB: 139.8 of an H200's 141, 79.6 of an H100's 80, 179.1 of
+ * a B200's 180 (November 2026). */
+static const struct fo_range shown = { 0.985, 0.995 };
+
+struct fo_range fo_cluster_usable(const struct fo_cluster *c)
+{
+	double gib = isnan(c->device->memory_usable_gb) ? c->device->memory_gb : c->device->memory_usable_gb;
+	return fo_range_scaled(gib * (double)(1 << 30), shown);
+}

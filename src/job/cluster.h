@@ -25,6 +25,9 @@ FO_CHECKED fo_status fo_cluster_parse(const char *text, const struct fo_catalogu
 /* The cluster that the configuration itself states (devices, nodes); what it does not state stays unknown. */
 void fo_cluster_of_job(const struct fo_job *job, struct fo_cluster *out);
 
+/* Bytes of a device that programs can have; NAN: its memory is not in the catalogue. */
+struct fo_range fo_cluster_usable(const struct fo_cluster *c);
+
 /* How a job is divided over a cluster, with every number filled in that follows from others. */
 struct fo_job_shape {
 	double devices, tp, pp, chunks, cp, ep, etp;

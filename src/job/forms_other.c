@@ -588,6 +588,7 @@ static const struct fo_form_row flatout[] = {
 	M("pass.fuse-loss", COMPILE_LOSS, "0=off auto=- *=on"),
 	M("pass.fuse-rope", FUSED_ROPE, "yes=on no=off auto=-"),
 	M("pass.recompute", RECOMPUTE, "none=none selective=selective full=full auto=-"),
+	R("pass.recompute-layers", RECOMPUTE_LAYERS), /* 0: all, as where it is not said */
 	R("pass.fused-optimizer", OPTIMIZER_FUSED),
 	R("pass.optimizer-in-backward", OPTIMIZER_IN_BACKWARD),
 	FO_FORM_END,

@@ -37,7 +37,7 @@ fo_status fo_cluster_machine(const struct fo_cluster *c, const struct fo_job_mac
 	out->per_node = c->per_node;
 	struct fo_range usable = fo_cluster_usable(c);
 	if (fo_range_known(usable))
-		out->memory_bytes = usable.low; /* drivers of one device show different sizes: the least counts */
+		out->memory_bytes = usable.low, out->memory_most = usable.high; /* the least counts */
 	if (fo_range_known(c->node_gb_s) && c->node_gb_s.low > 0)
 		out->node_byte_s = 1e9 * fo_range_middle(c->node_gb_s);
 	if (!c->net_assumed && fo_range_known(c->net_gb_s))
@@ -78,12 +78,12 @@ enum fo_predict_style_id fo_job_predict_style(const struct fo_job *job)
 			return fo_predict_style_of(same[i][1]);
 	if (!strncmp(id, "nemo", 4))
 		return fo_predict_style_of("nemo/megatron-core");
-	enum fo_job_style style = fo_job_style_of(job);
+	enum fo_memory_keeper keeper = fo_job_keeper_of(job);
 	if (!job->form && compiled)
 		return FO_PREDICT_STYLE_COMPILED;
 	if (!strncmp(id, "torchtitan", 10) && !compiled)
 		return FO_PREDICT_STYLE_TITAN_EAGER;
-	if (style == FO_JOB_STYLE_TORCH && strncmp(id, "maxtext", 7))
+	if (keeper == FO_MEMORY_BY_TORCH && strncmp(id, "maxtext", 7))
 		return compiled ? FO_PREDICT_STYLE_TITAN : FO_PREDICT_STYLE_EAGER;
 	return fo_predict_style_of(id);
 }
@@ -102,21 +102,46 @@ static enum fo_predict_type type_of(const struct asking *k)
 	return k->given && k->given->tf32 ? FO_PREDICT_TF32 : FO_PREDICT_FP32;
 }
 
+/* Flatout's layers that recompute are the model's first ones: those of a pipeline's first stages. */
+static bool front(struct asking *k, struct fo_predict_layout *l)
+{
+	const struct fo_job_shape *s = &k->o->shape;
+	const double n = fo_job_number(k->job, FO_JOB_RECOMPUTE_LAYERS), layers = (double)k->job->model.layers;
+	const bool uneven = s->first_layers + s->middle_layers + s->last_layers > 0;
+	if (!k->job->form || strcmp(k->job->form->id, "flatout") || !(n >= 1 && n < layers) || l->pp <= 1 ||
+	    l->chunks > 1)
+		return false;
+	double sum = 0, stages = 0;
+	for (; sum < n && stages < l->pp; stages++) {
+		const double middle = stages < l->pp - 1 ? s->middle_layers : s->last_layers,
+			     even = floor(layers / l->pp) + (stages < fmod(layers, l->pp));
+		sum += uneven ? (stages == 0 ? s->first_layers : middle) : even;
+	}
+	l->recompute = 1;
+	l->again_stages = stages < l->pp ? stages : 0;
+	if (sum > n)
+		INFER(k, "recomputation of a part of stage %.15g counts as all of it", stages);
+	return true;
+}
+
 static void recompute(struct asking *k, struct fo_predict_layout *l)
 {
 	struct fo_job_recompute r = fo_job_recompute_of(k->job);
 	switch (r.mode) {
 	case FO_JOB_AGAIN_FULL:
-	case FO_JOB_AGAIN_NTH: l->recompute = r.share; break;
+	case FO_JOB_AGAIN_NTH:
+		if (r.mode == FO_JOB_AGAIN_NTH || !front(k, l))
+			l->recompute = r.share;
+		break;
 	case FO_JOB_AGAIN_EVERY_OP:
-		/* Every second product and all that is bound by memory, but no attention: half of a forward. Kept: 8h +
-		 * 2k + 2F of 12h + 4k + 6F bytes of a token. */
+		/* Every second product and all that is bound by memory, but no attention: half of a forward. */
 		l->recompute = 0.5;
-		l->kept = 0.42;
+		l->recompute_op = true;
 		break;
 	case FO_JOB_AGAIN_CORE:
 		l->recompute_core = r.core;
-		l->recompute_ffn = r.ffn || r.activation;
+		l->recompute_ffn = r.modules & (FO_PREDICT_AGAIN_FFN | FO_PREDICT_AGAIN_ACTIVATION);
+		l->again = r.modules;
 		break;
 	case FO_JOB_AGAIN_UNKNOWN:
 		l->recompute = k->style->recomputes;
@@ -178,6 +203,7 @@ static void layout(struct asking *k)
 					 .cp = s->cp,
 					 .pp = s->pp,
 					 .ep = s->ep,
+					 .etp = s->etp,
 					 .micro_batch = s->micro_batch,
 					 .micro_batches = s->micro_batches,
 					 .global_batch = s->global_batch };
@@ -186,14 +212,24 @@ static void layout(struct asking *k)
 	sharding(k, l);
 	recompute(k, l);
 	double sp = fo_job_number(k->job, FO_JOB_SEQUENCE_PARALLEL);
-	l->sp = l->tp > 1 && (isnan(sp) ? k->style->sequence_parallel : sp != 0);
+	/* torchtitan has no tensor parallelism without it, and no setting for it. */
+	bool usual = fo_job_keeper_of(k->job) == FO_MEMORY_BY_TORCH || k->style->sequence_parallel;
+	l->sp = l->tp > 1 && (isnan(sp) ? usual : sp != 0);
 	if (l->tp > 1 && isnan(sp))
 		INFER(k, "sequence parallelism beside tensor parallelism: %s", l->sp ? "on" : "off");
 	l->tp_overlap = on_or_off(k->job, FO_JOB_TP_OVERLAP);
 	l->dp_overlap = on_or_off(k->job, FO_JOB_GRAD_OVERLAP);
 	l->graphs = on_or_off(k->job, FO_JOB_CUDA_GRAPHS);
-	l->keeps_weights = l->zero >= 3 && fo_job_is(k->job, FO_JOB_RESHARD, 0);
+	double reshard = fo_job_number(k->job, FO_JOB_RESHARD); /* with a pipeline gathered weights stay unless told */
+	l->keeps_weights = l->zero >= 3 && (isnan(reshard) ? l->pp > 1 : reshard == 0);
 	l->stages_near = l->pp > 1 && fo_job_is(k->job, FO_JOB_PP_NEAR, 1);
+}
+
+void fo_job_layout_of(struct fo_job *job, const struct fo_job_shape *s, struct fo_predict_layout *out)
+{
+	struct fo_job_asked o = { .shape = *s, .inferences = FO_JOB_INFERRED_MOST }; /* nothing is said */
+	layout(&(struct asking){ .job = job, .o = &o, .style = &fo_predict_style[fo_job_predict_style(job)] });
+	*out = o.layout;
 }
 
 /* AdamW in fp32 reads and writes 28 bytes of a weight; a list of separate operations does some twenty passes over 4. */
@@ -201,6 +237,24 @@ static void layout(struct asking *k)
 
 /* Bytes of an element of a type of settings.def's words. */
 static double bytes_of(double type) { return type == FO_JOB_FP32 ? 4 : 2; }
+
+/* The format of the optimizer's states, where the file states one of those that have a name. */
+static enum fo_predict_format format_of(const struct fo_job *job, bool torch)
+{
+	static const enum fo_predict_format of[] = { [FO_JOB_FP32] = FO_PREDICT_FORMAT_FP32,
+						     [FO_JOB_BF16] = FO_PREDICT_FORMAT_BF16,
+						     [FO_JOB_FP16] = FO_PREDICT_FORMAT_8BIT }; /* the third word */
+	const char *master = job->value[FO_JOB_PARAM_DTYPE].text;
+	/* PyTorch's ways hold one copy of the weights, which is the master, and moments of its type. */
+	bool small = fo_job_is(job, FO_JOB_PARAM_DTYPE, FO_JOB_BF16);
+	double moments = fo_job_or(job, FO_JOB_MOMENTS, small && torch ? FO_JOB_BF16 : FO_JOB_FP32);
+	if (small && fo_job_stated(job, FO_JOB_PARAM_DTYPE))
+		return moments == FO_JOB_BF16 ? FO_PREDICT_FORMAT_ALL_BF16 : FO_PREDICT_FORMAT_JOB;
+	if (master && !strcmp(master, "split"))
+		return moments == FO_JOB_FP32 ? FO_PREDICT_FORMAT_SPLIT : FO_PREDICT_FORMAT_JOB;
+	bool known = moments >= 0 && moments < sizeof of / sizeof *of && fo_job_stated(job, FO_JOB_MOMENTS);
+	return known ? of[(int)moments] : FO_PREDICT_FORMAT_JOB;
+}
 
 /* What the file states of types and kernels, where its style would have others. */
 static void habits(struct asking *k)
@@ -217,40 +271,15 @@ static void habits(struct asking *k)
 		p->attention = 1 + (int)kernel[(int)attention];
 	if (!isnan(reduce) && fo_job_stated(job, FO_JOB_GRAD_REDUCE))
 		p->gradient_bytes = bytes_of(reduce);
-	if (fo_job_is(job, FO_JOB_OPTIMIZER_IN_BACKWARD, 1))
-		p->kept_gradient = -1;
-	bool torch = fo_job_style_of(job) == FO_JOB_STYLE_TORCH;
-	if (fo_job_style_of(job) == FO_JOB_STYLE_MEGATRON && !isnan(fo_job_number(job, FO_JOB_GRAD_ACCUMULATE)))
-		p->kept_gradient = bytes_of(fo_job_number(job, FO_JOB_GRAD_ACCUMULATE));
+	bool torch = fo_job_keeper_of(job) == FO_MEMORY_BY_TORCH;
+	fo_job_ways_of(job, &p->ways);
 	if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 1))
 		p->logit_bytes = 8;
 	else if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 0)) /* also beside a model that is compiled */
 		p->logit_bytes = fo_predict_style[torch ? FO_PREDICT_STYLE_EAGER : FO_PREDICT_STYLE_MEG22].logit_bytes;
 	if (fo_job_is(job, FO_JOB_OPTIMIZER_FUSED, 0))
 		p->optimizer_bytes = UPDATE_BY_STEPS;
-	/* PyTorch's ways hold one copy of the weights, which is the master. */
-	bool small = fo_job_is(job, FO_JOB_PARAM_DTYPE, FO_JOB_BF16);
-	double moments = fo_job_number(job, FO_JOB_MOMENTS);
-	double of_moment = small && torch ? 2 : 4; /* as the weight where nobody says it */
-	if (!isnan(moments))                       /* the third word of MOMENTS is 8bit */
-		of_moment = moments == 2 ? 1 : bytes_of(moments);
-	const char *master = job->value[FO_JOB_PARAM_DTYPE].text;
-	if (small && fo_job_stated(job, FO_JOB_PARAM_DTYPE) && of_moment == 2) {
-		p->format = FO_PREDICT_FORMAT_ALL_BF16;
-	} else if (small && fo_job_stated(job, FO_JOB_PARAM_DTYPE)) {
-		p->weight_bytes = 2;
-		p->state_bytes = 2 * of_moment;
-	} else if (master && !strcmp(master, "split")) {
-		if (of_moment == 4)
-			p->format = FO_PREDICT_FORMAT_SPLIT;
-		else
-			p->state_bytes = 2 + 2 * of_moment;
-	} else if (fo_job_stated(job, FO_JOB_MOMENTS)) {
-		static const enum fo_predict_format of[] = {
-			[1] = FO_PREDICT_FORMAT_8BIT, [2] = FO_PREDICT_FORMAT_BF16, [4] = FO_PREDICT_FORMAT_FP32
-		};
-		p->format = of[(int)of_moment];
-	}
+	p->format = format_of(job, torch);
 }
 
 /* A job that says nothing of how states are sharded takes its style's way. */

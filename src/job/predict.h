@@ -3,6 +3,7 @@
 #define FO_JOB_PREDICT_H
 
 #include "job/cluster.h"
+#include "job/memory.h"
 #include "predict/predict.h"
 
 /* What the caller knows of the machine and no catalogue does. */
@@ -31,6 +32,8 @@ FO_CHECKED fo_status fo_job_ask_stated(struct fo_job *job, const struct fo_clust
 /* The same for a search over divisions: job, base and inferred alone are set; batch and degrees may be unknown. */
 FO_CHECKED fo_status fo_job_ask_base(struct fo_job *job, const struct fo_cluster *c,
 				     const struct fo_job_machine_given *given, struct fo_job_asked *out);
+/* A division as a prediction takes it, of a shape whose `wrong` is NULL; what the shape does not know stays NAN. */
+void fo_job_layout_of(struct fo_job *job, const struct fo_job_shape *s, struct fo_predict_layout *out);
 /* The style of styles.def whose habits a job has, by its framework and by whether it is compiled. */
 enum fo_predict_style_id fo_job_predict_style(const struct fo_job *job);
 /* The machine of a cluster. FO_EUNSUPPORTED: no ceilings are known of its device. FO_EARG: no such node exists. */

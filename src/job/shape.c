@@ -337,7 +337,7 @@ void fo_job_shape_of(struct fo_job *job, const struct fo_cluster *c, struct fo_j
 	o->ep = degree(job, o, FO_JOB_EP);
 	o->chunks = degree(job, o, FO_JOB_PP_VIRTUAL);
 	o->etp = degree(job, o, FO_JOB_ETP);
-	if (!fo_job_known(job, FO_JOB_ETP) && fo_job_style_of(job) == FO_JOB_STYLE_MEGATRON)
+	if (!fo_job_known(job, FO_JOB_ETP) && fo_job_keeper_of(job) == FO_MEMORY_BY_MEGATRON)
 		o->etp = o->tp; /* Megatron's default */
 	if (isnan(o->seq))
 		lacks(job, o, FO_JOB_SEQ);

@@ -152,15 +152,18 @@ static void add_call(struct fo_grid *g, const struct fo_program *p, const struct
 	it->row.bytes = row.bytes; /* of the operation's cost: what predictions multiply rates with */
 }
 
-/* How a program's operations are measured: with the caches as each operation finds them (exact), or with none and with
- * all of their operands cold, for other programs to interpolate between. */
+/* How a program's operations are measured: with the caches as each operation finds them (exact), and again with what is
+ * in no cache of the core's own in none, as others who use the last level may leave it; or with none and with all of
+ * their operands cold, for other programs to interpolate between. */
 enum { AS_THEY_COME = 1, MATMULS = 2 };
 static fo_status add_program(struct fo_grid *g, const struct fo_program *p, double pairs, int how, int threads)
 {
 	struct fo_unrolled u;
 	FO_TRY(fo_unroll(p, &u));
 	fo_plan(p, &u);
-	uint32_t *cold = fo_reuse_cold(p, &u, g->cache_bytes);
+	uint32_t *cold = fo_reuse_cold(p, &u, g->cache_bytes), *left = NULL;
+	if (how & AS_THEY_COME && fo_cache_second_bytes())
+		left = fo_reuse_cold(p, &u, fo_cache_second_bytes());
 	for (int i = 0; i < u.n; i++) {
 		const struct fo_op *o = fo_instance_op(p, &u, i);
 		bool tensor = fo_op_info(o->kind)->cls == FO_CLASS_TENSOR;
@@ -173,7 +176,18 @@ static fo_status add_program(struct fo_grid *g, const struct fo_program *p, doub
 			add_call(g, p, o, u.first[i], how & AS_THEY_COME ? cold[i] : 0, documents_of(p, pairs),
 				 threads);
 	}
+	/* Behind all others, which come first where time is short. Attention's rows are told apart by their pairs; most
+	 * of what it reads was written just before. */
+	const size_t others = g->n;
+	for (int i = 0; left && i < u.n; i++) {
+		const struct fo_op *o = fo_instance_op(p, &u, i);
+		if (!counts_pairs(p, o))
+			add_call(g, p, o, u.first[i], cold[i] | left[i], p->run.rows, threads);
+	}
+	for (size_t k = others; k < g->n; k++)
+		g->item[k].spare = true;
 	free(cold);
+	free(left);
 	fo_unrolled_fini(&u);
 	return FO_OK;
 }

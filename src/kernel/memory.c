@@ -44,6 +44,12 @@ int64_t fo_cache_bytes(void)
 	return sum;
 }
 
+int64_t fo_cache_second_bytes(void)
+{
+	long second, third;
+	return read_number(0, 2, "size", &second) && read_number(0, 3, "size", &third) ? (int64_t)second << 10 : 0;
+}
+
 enum { LINE = 64 };
 
 void fo_cache_fetch(const void *data, size_t rows, size_t bytes, size_t stride, int threads)

@@ -19,6 +19,8 @@ struct fo_traffic_data {
 };
 /* Bytes of all last-level caches together; 0: the system does not say. */
 int64_t fo_cache_bytes(void);
+/* Bytes of one core's second level, where there is a third; 0: there is none, or the system does not say. */
+int64_t fo_cache_second_bytes(void);
 /* Reads every cache line of `rows` rows of `bytes` bytes, `stride` bytes apart, each thread a stretch of rows. */
 void fo_cache_fetch(const void *data, size_t rows, size_t bytes, size_t stride, int threads);
 /* Evicts the same lines from all caches. false: this processor has no instruction for it. */

@@ -159,7 +159,7 @@ static void predict_ranks(struct fo_ladder_rung *g, const struct fo_record *r, c
 				       .latency_s = link_option(r, "mesh.link-us") * 1e-6 };
 	fo_status st = fo_sim_ranks_init(&x, &r->program);
 	if (st == FO_OK)
-		st = fo_sim_ranks_step(&x, rates, &links, fo_rates_threads(rates->limits), pairs);
+		st = fo_sim_ranks_step(&x, rates, &links, fo_rates_cores(rates->limits), pairs);
 	bool known = st == FO_OK && !x.rank->unknown;
 	double all = 0;
 	for (int k = 0; known && k < FO_SURE_COUNT; k++)

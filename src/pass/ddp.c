@@ -106,11 +106,13 @@ static void find_complete(const struct fo_program *p, const struct ends *e, int 
 			const struct fo_operand *a = &b->op[i].arg[k];
 			int layer = layer_of(p, s, a);
 			bool later = false;
+			if (!is_summed(p, e, a) || e->last[a->buf * e->layers + layer] != s)
+				continue;
 			for (int j = i + 1; j < b->n; j++)
 				for (int m = 0; m < b->op[j].n; m++)
 					later |= b->op[j].arg[m].access == FO_ACC && b->op[j].arg[m].buf == a->buf &&
 						 b->op[j].arg[m].dlayer == a->dlayer;
-			if (!later && is_summed(p, e, a) && e->last[a->buf * e->layers + layer] == s)
+			if (!later)
 				add(out, *a, p);
 		}
 }

@@ -65,6 +65,11 @@ static bool keeps_precision(const struct fo_program *p, int layer)
 	return skips(&p->run.pass, p->model.layers, layer);
 }
 
+static bool takes_fp8(const struct fo_program *p, int layer)
+{
+	return fo_program_has_layer(p, layer) && !keeps_precision(p, layer);
+}
+
 /* A block of layers that keep their precision (set_apart). */
 static bool is_apart(const struct fo_program *p, int b)
 {
@@ -307,16 +312,16 @@ static void slots_to(struct fo_program *p, int first, int to)
 	}
 }
 
-/* Layers that take fp8 are `from` to *to - 1. */
-static int first_layer(const struct fo_program *p, int *to)
+/* Own layers that take fp8 and lie side by side, from *layer on: how many, `most` or fewer, and *layer is the first of
+ * them. 0: there are no more. Chunks of a stage lie apart. */
+static int next_layers(const struct fo_program *p, int *layer, int most)
 {
-	int from = p->layer_begin;
-	*to = p->layer_end;
-	while (from < *to && keeps_precision(p, from))
-		from++;
-	while (*to > from && keeps_precision(p, *to - 1))
-		--*to;
-	return from;
+	int n = 0;
+	while (*layer < p->layer_end && !takes_fp8(p, *layer))
+		++*layer;
+	while (n < most && *layer + n < p->layer_end && takes_fp8(p, *layer + n))
+		n++;
+	return n;
 }
 
 /* Looks up the largest maximum of each history at the beginning of the step, for as many layers at once as one
@@ -325,10 +330,9 @@ static void put_begin(struct work *w)
 {
 	struct fo_program *p = w->p;
 	const struct fo_op_info *f = fo_op_info(FO_OP_fp8_begin_many);
-	int to, from = first_layer(p, &to), most = FO_MAX_OPERANDS / f->per_tensor, old = p->nslot;
+	const int most = FO_MAX_OPERANDS / f->per_tensor, old = p->nslot;
 	int of[FO_MAX_OPERANDS + 1] = { 0 }; /* blocks by how many layers they take */
-	for (int l = from; l < to; l += most) {
-		int n = to - l < most ? to - l : most;
+	for (int l = p->layer_begin, n; (n = next_layers(p, &l, most)) > 0; l += n) {
 		if (!of[n]) {
 			char name[sizeof p->block->name];
 			snprintf(name, sizeof name, "step.fp8.%d", n);
@@ -353,17 +357,17 @@ static void put_begin(struct work *w)
 static void put_moves(struct work *w, int joined, bool in)
 {
 	struct fo_program *p = w->p;
-	int to, from = first_layer(p, &to), most = FO_MAX_OPERANDS / fo_op_info(FO_OP_fp8_begin_many)->per_tensor;
-	for (int l = from; l < to; l += most) {
+	const int most = FO_MAX_OPERANDS / fo_op_info(FO_OP_fp8_begin_many)->per_tensor;
+	int n;
+	for (int l = p->layer_begin, at = 0; (n = next_layers(p, &l, most)) > 0; l += n, at += n) {
 		char name[sizeof p->block->name];
-		int n = to - l < most ? to - l : most;
 		snprintf(name, sizeof name, "step.fp8.%s%d", in ? "in" : "out", l);
 		int block = fo_block_add(p, name, FO_ROLE_OPTIMIZER, FO_UNIT_STEP);
 		struct fo_op *o = fo_op_insert(p, block, 0, n > 1 ? FO_OP_fp8_begin_many : FO_OP_fp8_begin,
 					       FO_OPTIMIZER, FO_LANE_COMPUTE);
 		for (int k = 0; k < n; k++) {
 			struct fo_operand *x = &o->arg[o->n], *y = x + 1, *all = in ? y : x;
-			const int writes = in && l + k > from ? FO_PART : FO_DEF;
+			const int writes = in && at + k > 0 ? FO_PART : FO_DEF;
 			if (in) {
 				fo_op_arg(p, o, w->amax, k, FO_READ);
 				fo_op_arg(p, o, joined, 0, writes);
@@ -371,7 +375,7 @@ static void put_moves(struct work *w, int joined, bool in)
 				fo_op_arg(p, o, joined, 0, FO_READ);
 				fo_op_arg(p, o, w->amax, k, writes);
 			}
-			all->r0 = (l + k - from) * w->sites;
+			all->r0 = (at + k) * w->sites;
 			all->nr = w->sites;
 			x->c0 = !in;
 			x->nc = 1;
@@ -385,9 +389,12 @@ static void put_moves(struct work *w, int joined, bool in)
 static int put_join(struct work *w, int decision)
 {
 	struct fo_program *p = w->p;
-	int to, from = first_layer(p, &to), slots = p->nslot, at = slots;
-	int joined = fo_buffer_add(p, "fp8.joined", FO_F32, FO_HOME_ACT, 0, (int64_t)(to - from) * w->sites,
-				   FO_AXIS_ONE, FO_FP8_AMAX_COLS, FO_AXIS_ONE);
+	int slots = p->nslot, at = slots;
+	int64_t layers = 0;
+	for (int l = p->layer_begin; l < p->layer_end; l++)
+		layers += takes_fp8(p, l);
+	int joined = fo_buffer_add(p, "fp8.joined", FO_F32, FO_HOME_ACT, 0, layers * w->sites, FO_AXIS_ONE,
+				   FO_FP8_AMAX_COLS, FO_AXIS_ONE);
 	put_moves(w, joined, true);
 	int block = fo_block_add(p, "step.fp8.join", FO_ROLE_OPTIMIZER, FO_UNIT_STEP);
 	struct fo_op *o = fo_op_insert(p, block, 0, FO_OP_all_reduce_max, FO_TRANSFER, FO_LANE_REDUCE);
@@ -419,7 +426,7 @@ static void put_history(struct work *w)
 	fo_op_arg(p, o, w->history, 0, FO_UPDATE);
 	fo_op_arg(p, o, scale, 0, FO_READ);
 	for (int l = p->layer_begin; l < p->layer_end; l++)
-		if (!keeps_precision(p, l))
+		if (takes_fp8(p, l))
 			fo_slot_add(p, block, l, 0);
 }
 
@@ -427,12 +434,13 @@ static void put_history(struct work *w)
 fo_status fo_pass_fp8_stages(const struct fo_lowering *run, int64_t layers)
 {
 	const struct fo_pp_shape shape = fo_lowering_pipeline(run);
-	const int32_t parts = fo_mesh_pp(&run->mesh) > 1 ? fo_pp_parts(&shape) : 0;
-	for (int32_t k = 0; k < parts; k++) {
-		int32_t begin, n = fo_lowering_part(run, layers, k, &begin);
+	for (int32_t k = 0; shape.stages > 1 && k < shape.stages; k++) {
 		bool any = false;
-		for (int32_t l = begin; l < begin + n; l++)
-			any |= !skips(&run->pass, layers, l);
+		for (int32_t c = 0; c < shape.chunks; c++) {
+			int32_t begin, n = fo_lowering_part(run, layers, fo_pp_position(&shape, k, c), &begin);
+			for (int32_t l = begin; l < begin + n; l++)
+				any |= !skips(&run->pass, layers, l);
+		}
 		if (!any)
 			return fo_hint(fo_fail(FO_EARG,
 					       "stage %d of the pipeline has only layers that keep their precision, "

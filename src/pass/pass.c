@@ -92,7 +92,7 @@ static void follow_training(struct fo_program *p, const struct fo_pass *pass)
 	fo_program_fini(&train);
 }
 
-static fo_status apply_one(struct fo_program *p, const struct fo_pass *pass)
+static fo_status apply_one(struct fo_program *p, const struct fo_pass *pass, bool verified)
 {
 	if (pass->legal) {
 		fo_status st = pass->legal(p);
@@ -101,21 +101,29 @@ static fo_status apply_one(struct fo_program *p, const struct fo_pass *pass)
 	}
 	pass->apply(p);
 	follow_training(p, pass);
-	return fo_program_verify(p, pass->name);
+	return verified ? fo_program_verify(p, pass->name) : FO_OK;
 }
 
-fo_status fo_passes_apply(struct fo_program *p)
+static fo_status apply_all(struct fo_program *p, bool verified)
 {
 	for (int i = 0; i < fo_pass_count; i++) {
 		if (!fo_passes_get(&p->run.pass, fo_pass_table[i].choice))
 			continue;
-		fo_status st = apply_one(p, &fo_pass_table[i]);
+		fo_status st = apply_one(p, &fo_pass_table[i], verified);
 		if (st != FO_OK) {
 			fo_program_fini(p);
 			return st;
 		}
 	}
 	return FO_OK;
+}
+
+fo_status fo_passes_apply(struct fo_program *p) { return apply_all(p, true); }
+
+fo_status fo_pass_build_unverified(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run)
+{
+	FO_TRY(fo_program_lower(p, m, run));
+	return apply_all(p, false);
 }
 
 fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run)

@@ -39,6 +39,10 @@ extern const int fo_pass_count;
 FO_CHECKED fo_status fo_passes_apply(struct fo_program *p);
 /* fo_program_lower and then fo_passes_apply: how programs are made everywhere. */
 FO_CHECKED fo_status fo_pass_build(struct fo_program *p, const struct fo_model *m, const struct fo_lowering *run);
+/* The same program without a look at it after each pass, which takes most of the time: for planners, whose programs
+ * nobody runs. */
+FO_CHECKED fo_status fo_pass_build_unverified(struct fo_program *p, const struct fo_model *m,
+					      const struct fo_lowering *run);
 /* Notes in a stage's program what all ranks of the job run (fo_program.job_exec): the program of all layers is built
  * for it. Others are left as they are. */
 void fo_pass_note_job(struct fo_program *p);

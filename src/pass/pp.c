@@ -66,7 +66,6 @@ fo_status fo_pass_pp_legal(const struct fo_program *p)
 	if (fo_mesh_pp(&p->run.mesh) < 2)
 		return FO_OK;
 	FO_TRY(fo_lowering_check_pipeline(&p->run, p->model.layers));
-	const struct fo_pp_shape shape = fo_lowering_pipeline(&p->run);
 	if (p->run.mode != FO_MODE_TRAIN && p->run.mode != FO_MODE_EVAL)
 		return fo_fail(FO_EARG, "stages of a pipeline train and evaluate; they do not write text");
 	if (p->run.pass.offload)
@@ -74,12 +73,6 @@ fo_status fo_pass_pp_legal(const struct fo_program *p)
 				       "stages of a pipeline keep their activations: pass offload copies those "
 				       "of layers that other stages have"),
 			       "pass.offload=0, or mesh.pp=1");
-	if (p->run.pass.fp8 == FO_FP8_DELAYED && shape.chunks > 1)
-		return fo_hint(fo_fail(FO_EARG,
-				       "delayed fp8 scales join the maxima of neighbouring layers, and %d "
-				       "chunks of a stage are none",
-				       shape.chunks),
-			       "pass.fp8=current, or a schedule of one chunk (pass.pp=1f1b)");
 	return FO_OK;
 }
 

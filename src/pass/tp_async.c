@@ -310,15 +310,24 @@ static double wire_of(const struct async *a, const struct fo_op *o)
 	return most;
 }
 
-/* Seconds of a byte, so that all calls of a step take half as long as what the blocks with calls compute: there hiding
- * begins to be hard. */
+/* Slots of a block in the step's first micro-batch: one micro-batch's orders are every one's, however many there are. */
+static double first_slots(const struct fo_program *p, int block)
+{
+	int n = 0;
+	for (int s = 0; s < p->nslot; s++)
+		n += p->slot[s].block == block && !p->slot[s].mb;
+	return p->block[block].role == FO_ROLE_OPTIMIZER ? 0 : n;
+}
+
+/* Seconds of a byte, so that all calls of a micro-batch take half as long as what the blocks with calls compute: there
+ * hiding begins to be hard. */
 static double seconds_of_byte(const struct async *a)
 {
 	double work = 0, wire = 0;
 	for (int k = 0; k < a->p->nblock; k++) {
 		const struct fo_block *b = &a->p->block[k];
 		const bool calls = has_calls(a, b);
-		const double slots = (double)fo_block_slots(a->p, k);
+		const double slots = calls ? first_slots(a->p, k) : 0;
 		for (int i = 0; calls && i < b->n; i++) {
 			if (is_comm(&b->op[i]))
 				wire += slots * wire_of(a, &b->op[i]);

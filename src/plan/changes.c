@@ -30,7 +30,8 @@ static bool differ(const struct fo_predict_layout *a, const struct fo_predict_la
 	case FO_PLAN_FIELD_STATES:
 		return a->zero != b->zero || a->shard != b->shard || a->keeps_weights != b->keeps_weights;
 	case FO_PLAN_FIELD_AGAIN:
-		return a->recompute != b->recompute || a->kept != b->kept || a->recompute_core != b->recompute_core ||
+		return a->again_stages != b->again_stages || a->recompute != b->recompute ||
+		       a->recompute_op != b->recompute_op || a->recompute_core != b->recompute_core ||
 		       a->recompute_ffn != b->recompute_ffn;
 	case FO_PLAN_FIELD_HIDES: return a->dp_overlap != b->dp_overlap;
 	case FO_PLAN_FIELD_TYPE: return a->type != b->type;
@@ -63,7 +64,8 @@ static void take(struct fo_predict_layout *l, const struct fo_predict_layout *go
 		break;
 	case FO_PLAN_FIELD_AGAIN:
 		l->recompute = goal->recompute;
-		l->kept = goal->kept;
+		l->again_stages = goal->again_stages;
+		l->recompute_op = goal->recompute_op;
 		l->recompute_core = goal->recompute_core;
 		l->recompute_ffn = goal->recompute_ffn;
 		break;
@@ -85,6 +87,7 @@ static void forget_unused(struct fo_predict_layout *l)
 		l->chunks = 1;
 		l->schedule = FO_PREDICT_1F1B;
 		l->stages_near = false;
+		l->again_stages = 0;
 		l->uneven = (struct fo_predict_uneven){ 0 };
 	}
 }

@@ -30,6 +30,7 @@ static const struct fo_schema_field point_field[] = {
 	POINT(micro_batch, "micro_batch", "sequences", ""),
 	POINT(micro_batches, "micro_batches", "", "of a step"),
 	POINT(recompute, "recompute", "", "layers that are computed again"),
+	POINT(again_stages, "recompute_stages", "", "first stages that do so alone; 0: all alike"),
 	POINT(type, "precision", "", "number type of the linear layers", .flags = FO_NULLS),
 	POINT(state, "state", "", "format of the optimizer's states", .flags = FO_NULLS),
 	POINT(seconds, "step_seconds", "s", "", POSITIVE),
@@ -41,6 +42,7 @@ static const struct fo_schema_field point_field[] = {
 	      .high = 1, .expected = "a share above 0, at most 1"),
 	POINT(device_hours, "device_hours_per_million_tokens", "h", ""),
 	POINT(bytes, "memory_bytes", "bytes", "of the fullest device"),
+	POINT(planned, "memory_planned", "", "of Flatout's own: its program was planned, exact but for the reserve"),
 	POINT(exposed, "exposed_seconds", "s", "communication that nothing hides"),
 	POINT(bubble, "bubble_seconds", "s", "the pipeline's"),
 };

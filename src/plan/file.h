@@ -12,13 +12,14 @@ struct fo_plan_file_point {
 	int64_t schedule;
 	double zero, shard;
 	bool sp, tp_overlap, stages_near, keeps_weights;
-	double micro_batch, micro_batches;
-	const char *recompute, *type, *state;      /* type, state: of products, of the optimizer's states */
-	double seconds, seconds_low, seconds_high; /* of a step; the 80 % interval */
-	double tokens_s;                           /* of one device */
+	double micro_batch, micro_batches, again_stages; /* again_stages: that recompute alone; 0: all alike */
+	const char *recompute, *type, *state;            /* type, state: of products, of the optimizer's states */
+	double seconds, seconds_low, seconds_high;       /* of a step; the 80 % interval */
+	double tokens_s;                                 /* of one device */
 	double mfu, mfu_causal;
 	double device_hours; /* of a million tokens */
 	double bytes, exposed, bubble;
+	bool planned; /* bytes are a program's plan, but for the reserve */
 };
 struct fo_plan_file {
 	const char *of; /* "plan": what tells it from other JSON */

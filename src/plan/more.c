@@ -14,6 +14,7 @@ double fo_plan_fewer(struct fo_plan *out, const struct fo_plan_asked *asked, con
 	const double node = asked->base.job.machine.per_node;
 	struct fo_plan_asked a = *asked;
 	double best = now->seconds, of = 0;
+	a.programs_of_best = true;
 	for (double n = fo_plan_part_of(node, asked->devices); n >= 1; n = fo_plan_part_of(node, n)) {
 		if (now->mfu_causal * asked->devices >= n) /* at the peak these would take as long */
 			break;
@@ -113,7 +114,8 @@ static bool numbers_left(const struct fo_plan_asked *a, enum fo_plan_more_of of)
 	if (of == FO_PLAN_MORE_TYPE)
 		return fo_plan_types_8(a) && !(types_of(a) & bits8);
 	return a->framework->formats & inexact && !(formats_of(a) & inexact) && !a->base.job.lora &&
-	       !(a->base.job.state_bytes > 0) && fo_predict_format_row[a->base.job.format].exact;
+	       (a->base.job.format != FO_PREDICT_FORMAT_JOB || fo_memory_plain_states(&a->base.memory.ways)) &&
+	       fo_predict_format_row[a->base.job.format].exact;
 }
 
 /* The job with twice the resource; of devices, with one node more. */
@@ -121,6 +123,7 @@ static void with_more(struct fo_plan_asked *out, const struct fo_plan_asked *ask
 {
 	struct fo_predict_job job = asked->base.job;
 	*out = *asked;
+	out->programs_of_best = true; /* nothing else is shown of it */
 	switch (of) {
 	case FO_PLAN_MORE_MEMORY: out->memory_bytes = 2 * fo_plan_room(asked); return;
 	case FO_PLAN_MORE_BATCH: out->global_batch *= 2; return;

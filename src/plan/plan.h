@@ -10,6 +10,7 @@
 #define FO_PLAN_PLAN_H
 
 #include "predict/predict.h"
+#include "program/schedule.h"
 
 enum { FO_PLAN_HALF = FO_PREDICT_TYPES }; /* fp16's place behind the types */
 /* What a framework can run: the rows of fo_plan_framework in search.c. */
@@ -24,15 +25,15 @@ struct fo_plan_framework {
 	bool tp_overlap;     /* it can be told to hide tensor parallelism's communication */
 	double chunks;       /* the most of a pipeline rank; 1: it does not interleave */
 	bool pp_zero_most_1; /* pipelines share nothing but the optimizer's states */
-	bool pp_even;      /* stages divide the layers, or the layers, embedding and loss together (fo_plan_accounts) */
-	bool sp_always;    /* tensor parallelism is never without sequence parallelism */
-	const char *no_pp; /* why there is no pipeline, one sentence; NULL: plan knows none of it */
-	uint32_t again;    /* bit: enum fo_plan_again */
-	uint32_t types;    /* bit: enum fo_predict_type that its settings can state; FO_PLAN_HALF: fp16 */
-	uint32_t formats;  /* bit: enum fo_predict_format, the same */
-	bool formats_shared; /* moments of less than fp32 are kept beside ZeRO 1 and above alone */
-	bool executes;       /* it is Flatout, whose executor says itself which meshes it runs */
-	const char *origin;  /* where that is stated */
+	bool pp_even;   /* stages divide the layers, or the layers, embedding and loss together (fo_plan_accounts) */
+	bool sp_always; /* tensor parallelism is never without sequence parallelism */
+	uint32_t again; /* bit: enum fo_plan_again */
+	uint32_t again_piped; /* those that it has with a pipeline, too; 0: all of them */
+	uint32_t types;       /* bit: enum fo_predict_type that its settings can state; FO_PLAN_HALF: fp16 */
+	uint32_t formats;     /* bit: enum fo_predict_format, the same */
+	bool formats_shared;  /* moments of less than fp32 are kept beside ZeRO 1 and above alone */
+	bool executes;        /* it is Flatout, whose executor says itself which meshes it runs */
+	const char *origin;   /* where that is stated */
 };
 extern const struct fo_plan_framework fo_plan_framework[];
 extern const int fo_plan_frameworks;
@@ -47,9 +48,11 @@ enum fo_plan_again {
 	FO_PLAN_AGAIN_HALF,
 	FO_PLAN_AGAIN_MOST, /* three quarters */
 	FO_PLAN_AGAIN_FULL,
+	FO_PLAN_AGAIN_FRONT, /* all layers of a pipeline's first stages, which hold the most micro-batches */
 	FO_PLAN_AGAINS
 };
-extern const char *const fo_plan_again_id[FO_PLAN_AGAINS]; /* as --recompute takes it, and JSON has it */
+/* As JSON has it and, but for the last, --recompute takes it. */
+extern const char *const fo_plan_again_id[FO_PLAN_AGAINS];
 extern const char *const fo_plan_again_name[FO_PLAN_AGAINS];
 extern const char *const fo_plan_again_short[FO_PLAN_AGAINS]; /* for a narrow table: "1/4" */
 
@@ -63,6 +66,7 @@ struct fo_plan_fixed {
 	{                                                                                                         \
 		.zero = -1, .schedule = -1, .again = -1, .keeps_weights = -1, .stages_near = -1, .tp_overlap = -1 \
 	}
+struct fo_plan_programs;
 struct fo_plan_asked {
 	struct fo_predict_base base;
 	const struct fo_plan_framework *framework;
@@ -74,6 +78,10 @@ struct fo_plan_asked {
 	double memory_bytes;          /* that a division may take; 0: the machine's */
 	bool half;                    /* FO_PREDICT_BF16 is fp16 here */
 	const struct fo_model *model; /* what Flatout's executor is asked about; NULL: it is not asked */
+	/* Of Flatout, beside `model`: what it has planned of programs (programs.h), to which a search adds. All that it returns fits by
+	 * its program, or by the estimate's upper end where that takes too long. NULL: all memory is estimated. */
+	struct fo_plan_programs *programs;
+	bool programs_of_best; /* of the fastest and the one to take alone */
 };
 
 /* Two divisions nearer than this are a tie. Who picks by predictions of this kind ends 4.9 % above the measured best in
@@ -119,6 +127,8 @@ double fo_plan_part_of(double per_node, double devices);
 uint32_t fo_plan_types_8(const struct fo_plan_asked *asked);
 /* Has the device such products? Blocks of 32 that share a scale are what devices with fp4 have units for. */
 bool fo_plan_has_type(const struct fo_predict_machine *m, int type);
+/* Are two divisions of one cluster and batch the same? */
+bool fo_plan_same(const struct fo_predict_layout *a, const struct fo_predict_layout *b);
 /* How simple a division is: smaller is simpler. */
 int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 /* Megatron-LM: stages that do not divide the layers divide layers + 2, where embedding and loss count as a layer
@@ -126,6 +136,10 @@ int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 bool fo_plan_accounts(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
 /* Is a division legal for this framework and this model? NULL, or why not in one static sentence. */
 const char *fo_plan_illegal(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
+/* Flatout's name for a division's schedule. */
+enum fo_pp_kind fo_plan_pp_kind(const struct fo_predict_layout *l);
+/* Bits of what a framework can compute again with so many stages. */
+uint32_t fo_plan_agains_of(const struct fo_plan_framework *f, double pp);
 /* Bytes that a division may take. */
 static inline double fo_plan_room(const struct fo_plan_asked *a)
 {

@@ -1,5 +1,6 @@
 /* Every legal division, and the best of them. */
 #include "plan/plan.h"
+#include "plan/programs.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -101,16 +102,19 @@ const struct fo_plan_framework fo_plan_framework[] = {
 	  .shards_part = true,
 	  .tp = true,
 	  .cp = true,
-	  .no_pp = "Flatout's pipelines run on processors alone so far",
+	  .pp = true,
+	  .schedules = EVERY_SCHEDULE,
 	  .keeps_weights = true,
 	  .tp_overlap = true,
-	  .chunks = 1,
-	  .again = LAYERS_AGAIN,
+	  .chunks = CHUNKS,
+	  .again = LAYERS_AGAIN | BIT(FO_PLAN_AGAIN_FRONT),
 	  .types = BIT(FO_PREDICT_BF16) | BIT(FO_PREDICT_FP8) | BIT(FO_PREDICT_FP32),
 	  .formats = FORMAT_PLAIN | BIT(FO_PREDICT_FORMAT_SPLIT) | BIT(FO_PREDICT_FORMAT_BF16) |
 		     BIT(FO_PREDICT_FORMAT_ALL_BF16),
+	  /* pass.recompute-layers are the first of the model, not of each stage. */
+	  .again_piped = BIT(FO_PLAN_AGAIN_NONE) | BIT(FO_PLAN_AGAIN_FULL) | BIT(FO_PLAN_AGAIN_FRONT),
 	  .executes = true,
-	  .origin = "src/program/run.c: mesh.*, pass.zero, pass.zero-reshard, pass.tp-async, "
+	  .origin = "src/program/run.c: mesh.*, pass.pp, pass.zero, pass.zero-reshard, pass.tp-async, "
 		    "pass.recompute-layers" },
 };
 const int fo_plan_frameworks = sizeof fo_plan_framework / sizeof *fo_plan_framework;
@@ -134,15 +138,14 @@ const struct fo_plan_framework *fo_plan_framework_of_form(const char *form)
 }
 
 const char *const fo_plan_again_id[FO_PLAN_AGAINS] = {
-	"none", "selective", "quarter", "half", "three-quarters", "full",
+	"none", "selective", "quarter", "half", "three-quarters", "full", "first-stages",
 };
 const char *const fo_plan_again_name[FO_PLAN_AGAINS] = {
-	"none", "selective", "a quarter of the layers", "half of the layers", "three quarters of the layers", "full",
+	"none", "selective",        "a quarter of the layers", "half of the layers", "three quarters of the layers",
+	"full", "the first stages",
 };
-const char *const fo_plan_again_short[FO_PLAN_AGAINS] = { "none", "select", "1/4", "1/2", "3/4", "full" };
-static const struct {
-	double recompute, kept; /* kept 0: what is not computed again */
-} again_of[FO_PLAN_AGAINS] = { { 0, 0 }, { .5, .42 }, { .25, 0 }, { .5, 0 }, { .75, 0 }, { 1, 0 } };
+const char *const fo_plan_again_short[FO_PLAN_AGAINS] = { "none", "select", "1/4", "1/2", "3/4", "full", "first" };
+static const double again_of[FO_PLAN_AGAINS] = { 0, .5, .25, .5, .75, 1, 1 };
 
 /* ---- what is legal ---- */
 
@@ -161,7 +164,7 @@ static const char *axis_missing(const struct fo_plan_framework *f, const struct 
 	if (l->cp > 1 && !f->cp)
 		return "plan knows no context parallelism of this framework";
 	if (l->pp > 1 && !f->pp)
-		return f->no_pp ? f->no_pp : "plan knows no pipeline of this framework";
+		return "plan knows no pipeline of this framework";
 	if (l->ep > 1 && !f->ep)
 		return "plan knows no expert parallelism of this framework";
 	return NULL;
@@ -218,6 +221,25 @@ uint32_t fo_plan_types_8(const struct fo_plan_asked *a)
 	return types;
 }
 
+static bool has_front(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	return l->pp > 1 && l->schedule == FO_PREDICT_1F1B && l->chunks <= 1 && l->zero < 3 &&
+	       divides(a->base.job.model.layers, l->pp);
+}
+
+/* Recomputation in a pipeline's first stages alone. Other schedules than 1F1B hold as much in all stages, and gathers
+ * of weights hide behind what is recomputed; the closed form is exact where pp divides the layers. */
+static const char *front_wrong(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
+{
+	if (!(l->again_stages > 0))
+		return NULL;
+	if (!(a->framework->again & BIT(FO_PLAN_AGAIN_FRONT)))
+		return "it recomputes alike in all stages";
+	return has_front(a, l) && l->again_stages < l->pp && !fo_predict_is_uneven(&l->uneven)
+		       ? NULL
+		       : "the first stages recompute alone with 1F1B, where pp divides the layers, without ZeRO 3";
+}
+
 /* The number type and the states' format, where they are searched. */
 static const char *numbers_wrong(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
@@ -238,10 +260,25 @@ static const char *numbers_wrong(const struct fo_plan_asked *a, const struct fo_
 	return NULL;
 }
 
+enum fo_pp_kind fo_plan_pp_kind(const struct fo_predict_layout *l)
+{
+	static const enum fo_pp_kind kind[FO_PREDICT_SCHEDULES] = { [FO_PREDICT_1F1B] = FO_PP_1F1B,
+								    [FO_PREDICT_INTERLEAVED] = FO_PP_INTERLEAVED,
+								    [FO_PREDICT_ZERO_BUBBLE] = FO_PP_ZB_H1,
+								    [FO_PREDICT_GPIPE] = FO_PP_GPIPE,
+								    [FO_PREDICT_ZB_H2] = FO_PP_ZB_H2 };
+	return kind[l->schedule];
+}
+
+uint32_t fo_plan_agains_of(const struct fo_plan_framework *f, double pp)
+{
+	return pp > 1 && f->again_piped ? f->again_piped : f->again;
+}
+
 /* Flatout's own check of a mesh. */
 static const char *executor_refuses(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
-	double dp = l->devices / (l->tp * l->cp), shared = l->shard > 0 ? l->shard / l->cp : dp;
+	double dp = l->devices / (l->tp * l->cp * l->pp), shared = l->shard > 0 ? l->shard / l->cp : dp;
 	struct fo_lowering run = { .seq = (int64_t)a->base.job.seq,
 				   .rows = (int64_t)l->micro_batch,
 				   .micro_batches = (int64_t)l->micro_batches,
@@ -252,7 +289,11 @@ static const char *executor_refuses(const struct fo_plan_asked *a, const struct 
 				     .shard = (int32_t)shared,
 				     .cp = (int32_t)l->cp,
 				     .tp = (int32_t)l->tp,
-				     .pp = 1 };
+				     .pp = (int32_t)l->pp };
+	if (l->pp > 1) {
+		run.pass.pp = 1 + (int64_t)fo_plan_pp_kind(l);
+		run.pass.pp_chunks = l->chunks > 1 ? (int64_t)l->chunks : 0;
+	}
 	run.pass.merge_qkv = run.pass.merge_gate_up = 1;
 	run.pass.cp = l->cp > 1 ? FO_CP_RING : 0;
 	if (l->tp > 1)
@@ -324,12 +365,14 @@ static const char *division_wrong(const struct fo_plan_asked *a, const struct fo
 const char *fo_plan_illegal(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
 	const char *wrong = division_wrong(a, l);
-	return wrong ? wrong : numbers_wrong(a, l);
+	if (!wrong)
+		wrong = numbers_wrong(a, l);
+	return wrong ? wrong : front_wrong(a, l);
 }
 
 int fo_plan_parts(const struct fo_predict_layout *l, double ranks)
 {
-	int again = l->recompute > 0 && l->recompute < 1;
+	int again = (l->recompute > 0 && l->recompute < 1) || l->again_stages > 0;
 	bool bubble = l->schedule == FO_PREDICT_ZERO_BUBBLE || l->schedule == FO_PREDICT_ZB_H2;
 	return 4 * (l->pp > 1) + 3 * (l->cp > 1) + 3 * (l->tp > 1) + 2 * (l->ep > 1) + 2 * (l->chunks > 1) +
 	       2 * bubble + (l->schedule == FO_PREDICT_ZB_H2) + (l->shard > 0 && l->shard < ranks) + again +
@@ -374,25 +417,30 @@ struct walk {
 
 static void put(struct walk *w, int again)
 {
-	w->l.recompute = again_of[again].recompute;
-	if (w->a->framework->pp_even && again_of[again].recompute > 0 && again_of[again].recompute < 1) {
+	w->l.recompute = again_of[again];
+	if (w->a->framework->pp_even && again_of[again] > 0 && again_of[again] < 1) {
 		/* Whole layers of each chunk, of which the first and the last stage may have one less; none and all of
 		 * them are divisions of their own. */
 		double of = ceil(w->a->base.job.model.layers / (w->l.pp * w->l.chunks)),
-		       n = round(again_of[again].recompute * of);
+		       n = round(again_of[again] * of);
 		if (n < 1 || n >= of)
 			return;
 		w->l.recompute = n / of;
 	}
-	w->l.kept = again_of[again].kept;
-	w->on = w->fn(w->ctx, &w->l, again);
+	w->l.recompute_op = again == FO_PLAN_AGAIN_OP;
+	w->l.again_stages = again == FO_PLAN_AGAIN_FRONT;
+	do
+		w->on = w->fn(w->ctx, &w->l, again);
+	while (again == FO_PLAN_AGAIN_FRONT && w->on && ++w->l.again_stages < w->l.pp);
+	w->l.again_stages = 0;
 }
 
 static void walk_again(struct walk *w)
 {
 	const struct fo_plan_fixed *f = &w->a->fixed;
 	for (int i = 0; i < FO_PLAN_AGAINS && w->on; i++)
-		if (w->a->framework->again & BIT(i) && (f->again < 0 || f->again == i))
+		if (fo_plan_agains_of(w->a->framework, w->l.pp) & BIT(i) && (f->again < 0 || f->again == i) &&
+		    (i != FO_PLAN_AGAIN_FRONT || has_front(w->a, &w->l)))
 			put(w, i);
 }
 
@@ -610,13 +658,23 @@ static void keep_tie(struct found *f, double seconds)
 	f->tie[f->ties++] = seconds;
 }
 
+/* Fills in the step of what fits. */
+static bool within(struct here *h, struct fo_plan_point *p)
+{
+	const struct fo_plan_asked *a = h->a;
+	if (!a->programs)
+		return fo_predict_point_within(&a->base, &p->layout, &h->shared, h->memory, &p->step);
+	return fo_predict_point_within(&a->base, &p->layout, &h->shared, INFINITY, &p->step) &&
+	       fo_plan_programs_fit(a, p);
+}
+
 static bool look(void *ctx, const struct fo_predict_layout *l, int again)
 {
 	struct here *h = ctx;
 	struct found *f = h->f;
 	struct fo_plan_point p = { .layout = *l, .again = (enum fo_plan_again)again };
 	f->legal++;
-	if (!fo_predict_point_within(&h->a->base, l, &h->shared, h->memory, &p.step)) {
+	if (!within(h, &p)) {
 		if (!p.step.wrong && (!f->too_large++ || p.step.bytes < f->smallest.step.bytes))
 			f->smallest = p;
 		return true;
@@ -653,13 +711,14 @@ static void keep(struct fo_plan *o, const struct fo_plan_point *p)
 	o->point[at] = *p;
 }
 
-static bool same_layout(const struct fo_predict_layout *a, const struct fo_predict_layout *b)
+bool fo_plan_same(const struct fo_predict_layout *a, const struct fo_predict_layout *b)
 {
 	return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp && a->ep == b->ep && a->chunks == b->chunks &&
 	       a->schedule == b->schedule && a->zero == b->zero && a->shard == b->shard && a->sp == b->sp &&
-	       a->micro_batch == b->micro_batch && a->recompute == b->recompute && a->kept == b->kept &&
+	       a->micro_batch == b->micro_batch && a->recompute == b->recompute && a->recompute_op == b->recompute_op &&
 	       a->tp_overlap == b->tp_overlap && a->keeps_weights == b->keeps_weights &&
-	       a->stages_near == b->stages_near && a->type == b->type && a->format == b->format;
+	       a->stages_near == b->stages_near && a->type == b->type && a->format == b->format &&
+	       a->again_stages == b->again_stages;
 }
 
 static int64_t count_ties(const struct fo_plan *o, const struct found *f)
@@ -684,15 +743,17 @@ static void name_simplest(struct fo_plan *o, const struct fo_plan_asked *a, cons
 		return;
 	struct fo_plan_point p = { .layout = take->layout, .again = (enum fo_plan_again)take->again };
 	for (o->named = 0; o->named < o->points; o->named++)
-		if (same_layout(&o->point[o->named].layout, &p.layout))
+		if (fo_plan_same(&o->point[o->named].layout, &p.layout))
 			return;
 	fo_predict_point(&a->base, &p.layout, &p.step);
+	if (a->programs)
+		(void)fo_plan_programs_fit(a, &p); /* it was looked at before: this takes its planned bytes */
 	p.parts = fo_plan_parts(&p.layout, p.step.dp * p.layout.cp);
 	p.tokens_s = p.step.tokens_s * p.layout.devices;
 	if (o->points == FO_PLAN_SHOWN)
 		o->points--; /* it is slower than the one to take, or no slower than a tie */
 	keep(o, &p);
-	for (o->named = 0; !same_layout(&o->point[o->named].layout, &p.layout);)
+	for (o->named = 0; !fo_plan_same(&o->point[o->named].layout, &p.layout);)
 		o->named++;
 }
 
@@ -782,15 +843,15 @@ static fo_status refuse(const struct fo_plan_asked *a)
 			       a->framework->title, a->framework->chunks);
 	if (f->zero >= 0 && !(a->framework->zero & BIT(f->zero)))
 		return fo_fail(FO_EARG, "%s has no ZeRO %d", a->framework->title, f->zero);
-	if (f->again >= 0 && !(a->framework->again & BIT(f->again)))
-		return fo_fail(FO_EARG, "%s has no recomputation of the kind '%s' that plan knows", a->framework->title,
-			       fo_plan_again_name[f->again]);
+	if (f->again >= 0 && !(fo_plan_agains_of(a->framework, f->pp) & BIT(f->again)))
+		return fo_fail(FO_EARG, "%s has no recomputation of the kind '%s'%s that plan knows",
+			       a->framework->title, fo_plan_again_name[f->again], f->pp > 1 ? " with a pipeline" : "");
 	if (f->schedule >= 0 && f->pp != 1 && !(a->framework->schedules & BIT(f->schedule)))
 		return fo_fail(FO_EARG, "plan knows no schedule of %s of the kind that is fixed", a->framework->title);
 	return refuse_batch(a);
 }
 
-fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
+static fo_status search_once(struct fo_plan *o, const struct fo_plan_asked *a)
 {
 	int64_t begin = fo_now_ns();
 	struct search s = { .a = a };
@@ -822,4 +883,17 @@ fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
 	if (!o->legal)
 		return refuse(a);
 	return o->points ? FO_OK : fo_fail(FO_ENOMEM, "no division fits");
+}
+
+fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
+{
+	double seconds = 0;
+	for (;;) {
+		const int64_t begin = fo_now_ns();
+		const fo_status st = search_once(o, a);
+		const bool again = a->programs && st == FO_OK && fo_plan_programs_add(a, o);
+		o->seconds = seconds += 1e-9 * (double)(fo_now_ns() - begin);
+		if (!again)
+			return st;
+	}
 }

@@ -2,6 +2,8 @@
  * keys and their sources. */
 #include "plan/settings.h"
 
+#include "program/program.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -20,9 +22,12 @@ struct said {
 
 static double sharers(const struct said *s) { return s->l->shard > 0 ? s->l->shard : s->ranks; }
 
-/* Layers of a chunk of a stage that are computed again; 0: none or all. */
+/* Layers of a chunk of a stage that are computed again, or the model's first ones; 0: none or all. */
 static double layers_again(const struct said *s)
 {
+	const double stages = s->l->again_stages, layers = s->a->base.job.model.layers;
+	if (stages > 0)
+		return stages * layers / s->l->pp;
 	bool part = s->again >= FO_PLAN_AGAIN_QUARTER && s->again <= FO_PLAN_AGAIN_MOST;
 	return part ? round(s->l->recompute * ceil(s->a->base.job.model.layers / (s->l->pp * s->l->chunks))) : 0;
 }
@@ -32,6 +37,26 @@ static enum fo_predict_format format_of(const struct said *s) { return fo_predic
 static bool half(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
 	return a->half && fo_predict_type_of(&a->base.job, l) == FO_PREDICT_BF16;
+}
+
+/* Layers of each stage as plan counts them, for by itself Flatout would balance stages by its own rates: the first ones
+ * have one more, or the ends have their own. */
+static void flatout_stages(const struct said *s)
+{
+	const struct fo_predict_layout *l = s->l;
+	const struct fo_predict_uneven *u = &l->uneven;
+	const int parts = (int)(l->pp * l->chunks), layers = (int)s->a->base.job.model.layers, more = layers % parts;
+	if (!(l->pp > 1))
+		return;
+	fo_str_printf(s->out, "  pp: %.0f\n  pp-layers: ", l->pp);
+	const bool listed = (more || fo_predict_is_uneven(u)) && parts <= FO_STAGING_MOST;
+	for (int i = 0; i < parts && listed; i++) {
+		double n = layers / parts + (i < more);
+		if (fo_predict_is_uneven(u))
+			n = i == 0 ? u->first : i == parts - 1 ? u->last : u->middle;
+		fo_str_printf(s->out, "%s%.0f", i ? "," : "", n);
+	}
+	fo_str_puts(s->out, listed ? "\n" : "even\n");
 }
 
 static void flatout(const struct said *s)
@@ -44,7 +69,12 @@ static void flatout(const struct said *s)
 	fo_str_printf(s->out, "mesh:\n  ranks: %.0f\n  tp: %.0f\n  cp: %.0f\n", l->devices, l->tp, l->cp);
 	if (l->zero > 0)
 		fo_str_printf(s->out, "  shard: %.0f\n", l->cp > 1 ? sharers(s) / l->cp : sharers(s));
+	flatout_stages(s);
 	fo_str_printf(s->out, "pass:\n");
+	if (l->pp > 1)
+		fo_str_printf(s->out, "  pp: %s\n", fo_pp_name[fo_plan_pp_kind(l)]);
+	if (l->chunks > 1)
+		fo_str_printf(s->out, "  pp-chunks: %.0f\n", l->chunks);
 	if (l->zero > 0)
 		fo_str_printf(s->out, "  zero: %.0f\n", l->zero);
 	if (l->keeps_weights)
@@ -288,7 +318,7 @@ static const char *format_missing(const struct fo_plan_framework *f, enum fo_pre
 	return f->formats & 1u << format ? NULL : why[format];
 }
 
-static const char *again_missing(const struct fo_plan_framework *f, enum fo_plan_again again)
+static const char *again_missing(const struct fo_plan_framework *f, double pp, enum fo_plan_again again)
 {
 	static const char *const why[FO_PLAN_AGAINS] = {
 		[FO_PLAN_AGAIN_NONE] = "it always recomputes",
@@ -297,7 +327,10 @@ static const char *again_missing(const struct fo_plan_framework *f, enum fo_plan
 		[FO_PLAN_AGAIN_HALF] = "it cannot recompute a part of the layers",
 		[FO_PLAN_AGAIN_MOST] = "it cannot recompute a part of the layers",
 		[FO_PLAN_AGAIN_FULL] = "it has no full recomputation",
+		[FO_PLAN_AGAIN_FRONT] = "it recomputes alike in all stages",
 	};
+	if (f->again & 1u << again && !(fo_plan_agains_of(f, pp) & 1u << again))
+		return "it cannot recompute a part of each stage's layers";
 	return f->again & 1u << again ? NULL : why[again];
 }
 
@@ -315,6 +348,7 @@ static const char *fit_missing(const struct fo_plan_framework *f, const struct f
 	if (f == a->framework && job.style == style)
 		return NULL;
 	job.style = style;
+	job.ways.known = false; /* its own ways, not those of the file */
 	const char *wrong = fo_predict_prepare(&job, &b);
 	if (wrong)
 		return wrong;
@@ -342,7 +376,7 @@ bool fo_plan_settings(enum fo_plan_words w, const struct fo_plan_asked *a, const
 	if (!*why)
 		*why = fo_plan_illegal(&other, &l);
 	if (!*why)
-		*why = again_missing(f, p->again);
+		*why = again_missing(f, p->layout.pp, p->again);
 	if (!*why)
 		*why = fit_missing(f, a, &l);
 	if (!*why && w == FO_PLAN_WORDS_FLATOUT && fo_model_trainable(model) != FO_OK) {

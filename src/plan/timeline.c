@@ -26,6 +26,7 @@ struct making {
 	uint8_t tensor, context, expert, data, stages; /* groups */
 	uint8_t inside, between;                       /* links */
 	double layers;                                 /* of one slot of this stage */
+	double again_stages;                           /* those behind these recompute nothing; 0: all are alike */
 	int32_t last;                                  /* the newest operation that others wait for; -1: none */
 };
 
@@ -89,6 +90,8 @@ static void slot(struct making *k, struct fo_pp_slot s)
 	bool head = fo_pp_position(&k->shape, k->stage, s.chunk) == fo_pp_parts(&k->shape) - 1;
 	double weight = k->layers * t->weight + head * t->head_weight,
 	       seconds = k->layers * t->work[!forward] + head * t->head[!forward];
+	if (!forward && k->again_stages > 0 && k->stage >= k->again_stages)
+		seconds -= k->layers * t->again;
 	if (s.work == FO_PP_INPUT)
 		seconds -= weight;
 	else if (s.work == FO_PP_WEIGHT)
@@ -184,6 +187,8 @@ bool fo_plan_bubble_of(struct fo_pp_formula *out, const struct fo_predict_layout
 		for (int i = 0; i < FO_PREDICT_CALLS; i++)
 			way[k] += layers * t->call[i][k];
 	}
+	if (l->again_stages > 0)
+		way[1] -= layers * t->again * (1 - l->again_stages / l->pp);
 	const double weight = layers * t->weight + t->head_weight / shape.stages;
 	fo_pp_formula_of(out, &shape, way[0], way[1] - weight, weight);
 	return true;
@@ -193,7 +198,7 @@ fo_status fo_plan_timeline_of(struct fo_plan_timeline *out, const struct fo_pred
 			      const struct fo_predict_step *s)
 {
 	*out = (struct fo_plan_timeline){ 0 };
-	struct making k = { .f = &out->fleet, .s = s, .shape = shape_of(l, s) };
+	struct making k = { .f = &out->fleet, .s = s, .shape = shape_of(l, s), .again_stages = l->again_stages };
 	FO_TRY(fo_pp_legal(&k.shape));
 	axes(&k, l, s);
 	struct fo_pp_slot *order = fo_xmalloc((size_t)fo_pp_slots_most(&k.shape) * sizeof *order);

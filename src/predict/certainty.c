@@ -15,9 +15,6 @@
 /* V100, older than the devices of all fitted runs: an A100's constants give 58 to 64 % MFU, and Megatron-LM's paper has
  * 38 % (2B) and 31 % (8B) on it. */
 #define OLDER 0.7
-/* Guess: of log bytes of all but weights, gradients and states; formulas of activations miss by less. */
-#define MOST_OTHER 0.35
-
 struct effect {
 	int constant;
 	double moves; /* of log seconds, one standard deviation */
@@ -59,21 +56,14 @@ static void effects(const struct fo_predict_base *b, const struct fo_predict_wor
 static void ranges(const struct fo_predict_step *s, const double *variance, double common,
 		   struct fo_predict_certainty *out)
 {
-	double states = s->memory[FO_PREDICT_WEIGHTS] + s->memory[FO_PREDICT_GRADIENTS] + s->memory[FO_PREDICT_STATES];
-	double other = s->bytes - states;
 	for (int i = 0; i < FO_PREDICT_PARTS; i++) {
 		double mid = s->part[i], own = mid > 0 ? sqrt(variance[i]) / mid : 0,
 		       f = exp(FO_PREDICT_Z80 * sqrt(own * own + common));
 		out->part[i] = (struct fo_range){ mid / f, mid * f };
 	}
-	/* States are counted exactly: what the sum is off by is of the other parts, which are never off by so much. */
-	double spread = other > 0 ? exp(FO_PREDICT_Z80 * fmin(MOST_OTHER, s->memory_sd * s->bytes / other)) : 1;
-	out->bytes.low = fmax(out->bytes.low, states + other / spread);
-	for (int i = 0; i < FO_PREDICT_MEMORIES; i++) {
-		bool state = i == FO_PREDICT_WEIGHTS || i == FO_PREDICT_GRADIENTS || i == FO_PREDICT_STATES;
-		out->memory[i] = state ? fo_range(s->memory[i])
-				       : fo_range_scaled(s->memory[i], (struct fo_range){ 1 / spread, spread });
-	}
+	out->bytes = s->bytes_range;
+	for (int i = 0; i < FO_PREDICT_MEMORIES; i++)
+		out->memory[i] = s->memory_range[i];
 }
 
 static void rest(struct fo_predict_certainty *out, enum fo_predict_ground ground, const char *what, double value,
@@ -146,10 +136,9 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 	double common = known * known + unseen * no_runs * no_runs + BETWEEN_RUNS * BETWEEN_RUNS +
 			style->neutral * NEUTRAL * NEUTRAL + w.moe * EXPERTS * EXPERTS;
 	out->sd = sqrt(sum + common);
-	double f = exp(FO_PREDICT_Z80 * out->sd), g = exp(FO_PREDICT_Z80 * s->memory_sd);
+	double f = exp(FO_PREDICT_Z80 * out->sd);
 	out->seconds = (struct fo_range){ s->seconds / f, s->seconds * f };
 	out->tokens_s = (struct fo_range){ s->tokens_s / f, s->tokens_s * f };
-	out->bytes = (struct fo_range){ s->bytes / g, s->bytes * g };
 	double fastest = s->mfu_causal * s->seconds; /* every useful FLOP at the dense peak */
 	if (!b->job.lora && out->seconds.low < fastest && fastest < s->seconds) {
 		out->seconds.low = fastest;
@@ -180,7 +169,7 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 			"mfu_causal of 2B parameters on V100, 31 % of 8B";
 	else if (!b->job.lora && s->mfu_causal > most_credible(d, w.type))
 		out->flag = "above the best MFU that anyone published on a device of its class in this number type";
-	else if (out->bytes.low > d->memory_bytes)
+	else if (out->bytes.low > fmax(d->memory_bytes, d->memory_most))
 		out->flag = fo_predict_too_large;
 	out->size = fo_predict_size_doubt(d, l->devices);
 }

@@ -15,7 +15,7 @@
 static double most(double a, double b) { return a > b ? a : b; }
 static double least(double a, double b) { return a < b ? a : b; }
 
-enum { RUNS = 3 };
+enum { RUNS = 4 };
 /* Stages that are alike, by their numbers; seconds of one of them. */
 struct run {
 	double first, last, forward, input, weight;
@@ -35,16 +35,15 @@ static double stages(const struct run *r) { return r->last - r->first + 1; }
 
 static void try(struct pipe *x, double seconds) { x->best = most(x->best, seconds); }
 
-static void add_run(struct pipe *x, double n, double layers, bool head)
+/* again: seconds of a layer that the run's stages do not have. */
+static void add_run(struct pipe *x, double n, double layers, bool head, double again)
 {
 	const struct fo_predict_pipeline *o = x->of;
-	if (!(n > 0))
-		return;
 	const double first = x->runs ? x->run[x->runs - 1].last + 1 : 0;
 	const struct run r = { .first = first,
 			       .last = first + n - 1,
 			       .forward = layers * o->layer[0] + head * o->head[0] + o->hop,
-			       .input = layers * o->layer[1] + head * o->head[1] + o->hop,
+			       .input = layers * (o->layer[1] - again) + head * o->head[1] + o->hop,
 			       .weight = layers * o->layer[2] + head * o->head[2] };
 	x->run[x->runs++] = r;
 	for (int i = 0; i < 1 + (n > 1); i++) {
@@ -250,21 +249,36 @@ static void interleaved(struct pipe *x)
 	}
 }
 
+static double layers_of(const struct fo_predict_pipeline *o, double stage)
+{
+	if (!fo_predict_is_uneven(&o->uneven))
+		return o->fewest + (stage < o->full);
+	if (stage == 0)
+		return o->uneven.first;
+	return stage < o->stages - 1 ? o->uneven.middle : o->uneven.last;
+}
+
+/* A run begins where stages have other layers, recompute no more, or have the head (in no part of its own). */
+static void add_runs(struct pipe *x, double chunks, bool apart)
+{
+	const struct fo_predict_pipeline *o = x->of;
+	const bool uneven = fo_predict_is_uneven(&o->uneven);
+	const double p = o->stages, cut[] = { uneven ? 1 : o->full, o->again_stages, uneven || !apart ? p - 1 : p };
+	for (double at = 0, end; at < p; at = end) {
+		end = p;
+		for (size_t i = 0; i < sizeof cut / sizeof *cut; i++)
+			end = cut[i] > at ? least(end, cut[i]) : end;
+		add_run(x, end - at, layers_of(o, at) / chunks, !apart && at == p - 1,
+			o->again_stages > 0 && at >= o->again_stages ? o->again : 0);
+	}
+}
+
 double fo_predict_pipeline_s(const struct fo_predict_pipeline *o)
 {
 	struct pipe x = { .of = o, .p = o->stages, .m = o->micro_batches };
 	const double v = o->schedule == FO_PREDICT_INTERLEAVED ? o->chunks : 1;
 	const bool apart = v > 1; /* the head has no part in a chunk's time */
-	if (fo_predict_is_uneven(&o->uneven)) {
-		add_run(&x, 1, o->uneven.first / v, false);
-		add_run(&x, o->stages - 2, o->uneven.middle / v, false);
-		add_run(&x, 1, o->uneven.last / v, !apart);
-	} else {
-		add_run(&x, o->full, (o->fewest + 1) / v, false);
-		add_run(&x, o->stages - o->full - !apart, o->fewest / v, false);
-		if (!apart)
-			add_run(&x, 1, o->fewest, true);
-	}
+	add_runs(&x, v, apart);
 	if (apart)
 		interleaved(&x);
 	else if (o->schedule == FO_PREDICT_GPIPE)

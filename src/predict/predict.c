@@ -16,7 +16,12 @@ void fo_predict_model_of(const struct fo_model *m, struct fo_predict_model *out)
 					  .vocab = (double)m->vocab,
 					  .matrices = m->gated ? 3 : 2,
 					  .tied = m->tied,
-					  .window = (double)m->sliding_window };
+					  .window = (double)m->sliding_window,
+					  .positions = m->learned_position ? (double)m->max_position : 0,
+					  .layer_norm = m->family == FO_FAMILY_GPT || m->norm_bias };
+	const struct fo_params p = fo_model_params(m);
+	out->attention = (p.component[FO_COMP_QKV] + p.component[FO_COMP_OUTPUT]) / out->layers;
+	out->norms = p.component[FO_COMP_NORM] / out->layers;
 	if (m->kv_lora > 0) { /* latent attention: widths of its projections, as one from `hidden` */
 		double h = out->hidden, a = out->heads, qk = (double)(m->qk_nope_dim + m->qk_rope_dim);
 		double q = m->q_lora > 0 ? h * (double)m->q_lora + (double)m->q_lora * a * qk : h * a * qk;
@@ -26,6 +31,8 @@ void fo_predict_model_of(const struct fo_model *m, struct fo_predict_model *out)
 		out->head_dim = (qk + (double)m->v_dim) / 2;
 		out->value_dim = (double)m->v_dim;
 		out->kv_heads = a;
+		out->q_lora = (double)m->q_lora, out->kv_lora = (double)m->kv_lora;
+		out->rope_dim = (double)m->qk_rope_dim;
 	}
 	if (m->experts > 0) {
 		out->experts = (double)m->experts;
@@ -180,6 +187,9 @@ const char *fo_predict_prepare(const struct fo_predict_job *job, struct fo_predi
 	double active = b->layer_params + b->ffn_params;
 	if (m->experts > 0)
 		active = b->layer_params + b->ffn_params * m->top_k / m->experts;
+	if (!b->job.ways.known)
+		fo_memory_ways_of_style(job, &b->job.ways);
+	fo_memory_prepare(&b->memory, m, &b->job.ways, job->seq);
 	double products = 6 * (m->layers * (active - 2 * m->hidden) + m->vocab * m->hidden);
 	double scores = 12 * m->layers * (m->score_share > 0 ? m->score_share : 1) * m->heads * m->head_dim * job->seq;
 	b->flops_full = products + scores, b->flops_causal = products + scores / 2;
@@ -195,6 +205,18 @@ void fo_predict_finish(const struct fo_predict_base *b, const struct fo_predict_
 	out->mfu_bf16_causal = out->tokens_s * b->flops_causal / b->job.machine.peak[FO_PREDICT_BF16];
 }
 
+static void bytes(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_step *out)
+{
+	struct fo_memory m;
+	fo_memory_of(&b->memory, l, &m);
+	for (int i = 0; i < FO_PREDICT_MEMORIES; i++) {
+		out->memory_range[i] = m.part[i];
+		out->memory[i] = fo_range_middle(m.part[i]);
+	}
+	out->bytes_range = m.total;
+	out->bytes = fo_range_middle(m.total);
+}
+
 void fo_predict_point(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_step *out)
 {
 	struct fo_predict_work w;
@@ -203,7 +225,7 @@ void fo_predict_point(const struct fo_predict_base *b, const struct fo_predict_l
 	if (w.wrong)
 		return;
 	fo_predict_time(&w, b->x, out);
-	fo_predict_bytes(b, l, &w, out);
+	bytes(b, l, out);
 	fo_predict_finish(b, &w, out);
 }
 
@@ -216,8 +238,6 @@ struct shared {
 	struct fo_predict_work w;
 };
 _Static_assert(sizeof(struct shared) <= sizeof(struct fo_predict_shared), "room for what divisions share");
-
-double fo_predict_upper_bytes(const struct fo_predict_step *s) { return s->bytes * exp(FO_PREDICT_Z80 * s->memory_sd); }
 
 bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			     struct fo_predict_shared *room, double most_bytes, struct fo_predict_step *out)
@@ -240,7 +260,7 @@ bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_pr
 		*out = (struct fo_predict_step){ .wrong = s->w.wrong };
 		return false;
 	}
-	fo_predict_bytes(b, l, &s->w, out);
+	bytes(b, l, out);
 	if (fo_predict_upper_bytes(out) > most_bytes)
 		return false;
 	fo_predict_time(&s->w, b->x, out);
@@ -255,5 +275,5 @@ void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predi
 	fo_predict_shape_of(b, l, &w);
 	*out = (struct fo_predict_step){ .wrong = w.wrong };
 	if (!w.wrong)
-		fo_predict_bytes(b, l, &w, out);
+		bytes(b, l, out);
 }

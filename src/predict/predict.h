@@ -13,6 +13,7 @@
 #include "base/range.h"
 #include "hw/catalogue.h"
 #include "model/model.h"
+#include "predict/memory.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,26 +31,6 @@ enum fo_predict_type {
 	FO_PREDICT_TYPES
 };
 extern const char *const fo_predict_type_name[FO_PREDICT_TYPES]; /* "bf16", "fp8", ... */
-
-/* What the optimizer keeps of a weight beside gradients. */
-enum fo_predict_format {
-	FO_PREDICT_FORMAT_JOB,      /* what the job states, else what its framework does unless told: fp32 */
-	FO_PREDICT_FORMAT_FP32,     /* masters and both moments */
-	FO_PREDICT_FORMAT_SPLIT,    /* the master is the bf16 weight and a low half beside it: the same numbers */
-	FO_PREDICT_FORMAT_BF16,     /* moments in bf16 */
-	FO_PREDICT_FORMAT_8BIT,     /* moments in 8 bits */
-	FO_PREDICT_FORMAT_ALL_BF16, /* weights in bf16 without masters, moments in bf16 */
-	FO_PREDICT_FORMATS
-};
-struct fo_predict_format_row {
-	const char *name, *says; /* "bf16", "moments in bf16" */
-	/* Bytes of a kept weight (0: as the style does), of a master beside it, of one of two moments (0: as the style
-	 * does with masters, too). */
-	double weight, master, moment;
-	double update; /* of the bytes that an update moves with masters and moments in fp32, the share */
-	bool exact;    /* the numbers of fp32 come out */
-};
-extern const struct fo_predict_format_row fo_predict_format_row[FO_PREDICT_FORMATS];
 
 /* A framework's habits: a row of styles.def. */
 enum fo_predict_style_id {
@@ -90,6 +71,11 @@ struct fo_predict_model {
 	double window;    /* positions that a token looks back at most; 0: all */
 	double experts, top_k, expert_ffn, shared_ffn, moe_layers; /* experts 0: dense; else ffn is of dense layers */
 	double score_share; /* of layers, those that have attention; others keep a state (Mamba-2); 0: all */
+	/* For memory alone. */
+	double q_lora, kv_lora, rope_dim; /* widths of latent attention, which head_dim and qkv_width sum up */
+	double attention, norms;          /* weights of a layer, with biases; 0: as widths say, 2 hidden */
+	double positions;                 /* rows of a table of positions */
+	bool layer_norm;                  /* LayerNorm, which PyTorch has as one kernel, rather than RMSNorm */
 };
 void fo_predict_model_of(const struct fo_model *m, struct fo_predict_model *out);
 double fo_predict_params(const struct fo_predict_model *m); /* all of them, the head once more unless tied */
@@ -108,6 +94,7 @@ struct fo_predict_machine {
 	enum fo_predict_family family;
 	double peak[FO_PREDICT_TYPES]; /* dense FLOP/s; NAN: no such type */
 	double memory_byte_s, memory_bytes, units, watts;
+	double memory_most; /* where drivers show different sizes, of which memory_bytes is the least; 0: they do not */
 	double node_byte_s; /* of a device to others of its fast domain, one direction */
 	double per_node;    /* devices of that domain */
 	double per_host;    /* of these, devices of one host: 4 in a rack of 72 */
@@ -136,14 +123,12 @@ struct fo_predict_job {
 	double habit;           /* a publisher's factor on speed; 0: unseen, 1 */
 	double year;            /* of the framework's release, 2026.3; 0: not known */
 	/* What a configuration states; 0: as the style does. */
-	int attention;         /* 1 + enum fo_predict_attention */
-	double logit_bytes;    /* moved for one logit: 8 for a fused loss */
-	double gradient_bytes; /* of a gradient that is reduced */
-	double kept_gradient;  /* bytes of a gradient that is kept; -1: none are (the optimizer is in backward) */
-	double weight_bytes;   /* of a weight that is kept beside masters */
-	double state_bytes;    /* masters and moments of a weight, where no format has them */
-	enum fo_predict_format format; /* of these */
+	int attention;                 /* 1 + enum fo_predict_attention */
+	double logit_bytes;            /* moved for one logit: 8 for a fused loss */
+	double gradient_bytes;         /* of a gradient that is reduced */
+	enum fo_predict_format format; /* of the optimizer's states, where one is stated; `ways` has their bytes */
 	double optimizer_bytes;        /* moved for a weight's update: 80 where an optimizer is not fused */
+	struct fo_memory_ways ways;    /* how memory is kept */
 };
 
 /* Zero bubble: ZB-H1, which takes 1F1B's memory, and ZB-H2, which holds about twice as many micro-batches. */
@@ -165,10 +150,20 @@ static inline bool fo_predict_is_uneven(const struct fo_predict_uneven *u)
 	return u->first + u->middle + u->last > 0;
 }
 
+/* Megatron's modules that are computed again, for memory. */
+enum {
+	FO_PREDICT_AGAIN_NORM = 1,       /* layernorm */
+	FO_PREDICT_AGAIN_FFN = 2,        /* mlp */
+	FO_PREDICT_AGAIN_ACTIVATION = 4, /* moe_act */
+	FO_PREDICT_AGAIN_EXPERTS = 8,    /* moe */
+	FO_PREDICT_AGAIN_UP = 16,        /* mla_up_proj */
+};
+
 /* devices = dp x tp x cp x pp. Fields that are 0 mean 1, off or none. */
 struct fo_predict_layout {
 	double devices;
 	double tp, cp, pp, ep;
+	double etp;    /* tensor parallelism of experts, for memory */
 	double chunks; /* of layers on a pipeline rank */
 	enum fo_predict_schedule schedule;
 	double zero;          /* 0 to 3 */
@@ -179,7 +174,9 @@ struct fo_predict_layout {
 	double recompute;     /* share of each layer's forward that backward repeats: 1 full */
 	bool recompute_core;  /* the attention's core */
 	bool recompute_ffn;   /* the up projections and the activation */
-	double kept;          /* activations kept, where recompute is a share of layers; 0: 1 - recompute */
+	double again_stages;  /* recompute is that of the first so many stages of a pipeline alone; 0: of all */
+	bool recompute_op;    /* the half of it that torchtitan's selective has: of products every second */
+	unsigned again;       /* FO_PREDICT_AGAIN_... */
 	int tp_overlap;       /* 1: hidden behind products, -1: not, 0: as the style does */
 	int dp_overlap;       /* of gradients and weights with compute: the same */
 	int graphs;           /* 1: CUDA graphs, -1: none, 0: as the style does */
@@ -221,18 +218,6 @@ enum fo_predict_part {
 };
 extern const char *const fo_predict_part_name[FO_PREDICT_PARTS];
 
-enum fo_predict_memory {
-	FO_PREDICT_WEIGHTS,
-	FO_PREDICT_GRADIENTS,
-	FO_PREDICT_STATES, /* moments and masters */
-	FO_PREDICT_ACTIVATIONS,
-	FO_PREDICT_LOGITS,
-	FO_PREDICT_BUFFERS,  /* weights gathered for use, buckets */
-	FO_PREDICT_OVERHEAD, /* what the framework's allocator and libraries hold on top */
-	FO_PREDICT_MEMORIES
-};
-extern const char *const fo_predict_memory_name[FO_PREDICT_MEMORIES];
-
 /* The makings of a slot of a pipeline's schedule: seconds of one micro-batch, forward and backward. For simulations
  * event by event (plan/timeline.h). */
 enum {
@@ -246,6 +231,7 @@ struct fo_predict_slots {
 	double work[2];                   /* of a layer, with what is computed again and launches that it waits for */
 	double call[FO_PREDICT_CALLS][2]; /* of a layer, exposed */
 	double head[2];
+	double again;               /* of work's backward, what the stages behind again_stages do not have */
 	double weight, head_weight; /* of backward, what makes the weights' gradients */
 	double hop;                 /* that a slot waits for its message between stages */
 	double exchange;            /* of gradients and weights, once a step, exposed */
@@ -261,8 +247,9 @@ struct fo_predict_step {
 	double tokens_s;        /* of one device */
 	double mfu, mfu_causal; /* of the dense peak of the job's type; all scores, the causal half */
 	double mfu_bf16_causal; /* of the bf16 peak */
-	double bytes, memory[FO_PREDICT_MEMORIES]; /* of the fullest device */
-	double memory_sd;                          /* of log bytes */
+	double bytes, memory[FO_PREDICT_MEMORIES];                      /* of the fullest device */
+	struct fo_range bytes_range, memory_range[FO_PREDICT_MEMORIES]; /* from least to most */
+	bool planned; /* memory is a program's, exact but for the overhead (fo_predict_planned) */
 };
 
 /* What depends on the job alone. Large; lives on the caller's stack or heap, holds no pointers to it. */
@@ -272,11 +259,15 @@ struct fo_predict_base {
 	double rate[FO_PREDICT_TYPES];   /* FLOP/s of endless products, NAN: no such type; private */
 	double flops_full, flops_causal; /* of one token, forward and backward, without repetition */
 	double layer_params, ffn_params; /* of one layer: all but experts, routed experts; private */
+	struct fo_memory_base memory;
 };
 /* NULL, or in one static sentence what cannot be (no layers, a type without a peak). */
 const char *fo_predict_prepare(const struct fo_predict_job *job, struct fo_predict_base *b);
 /* One division. Never fails; out->wrong says what does not come out. Safe from several threads. */
 void fo_predict_point(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_step *out);
+/* Takes the bytes that the program of the fullest device plans in place of the formulas', by part. The overhead stays
+ * what it was: what libraries hold on top is an estimate. */
+void fo_predict_planned(struct fo_predict_step *s, const double part[FO_PREDICT_MEMORIES]);
 /* Memory alone, in a fraction of the time. */
 void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			  struct fo_predict_step *out);
@@ -286,9 +277,9 @@ void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predi
 struct fo_predict_shared {
 	double room[256]; /* private */
 };
-/* Bytes that a device must have room for: the upper end of the 80 % interval of s->bytes. */
-double fo_predict_upper_bytes(const struct fo_predict_step *s);
-/* The same as fo_predict_memory_of and, where `most_bytes` are not below the upper end of memory's 80 % interval, as
+/* Bytes that a device must have room for: the most that s->bytes may be. */
+static inline double fo_predict_upper_bytes(const struct fo_predict_step *s) { return s->bytes_range.high; }
+/* The same as fo_predict_memory_of and, where `most_bytes` are not below the most that memory may be, as
  * fo_predict_point: the very numbers. False: it does not fit, and *out has no seconds. */
 bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			     struct fo_predict_shared *shared, double most_bytes, struct fo_predict_step *out);
@@ -307,10 +298,9 @@ enum fo_predict_ground {
 extern const char *const fo_predict_ground_name[FO_PREDICT_GROUNDS];
 enum { FO_PREDICT_RESTS = 12, FO_PREDICT_TERMS = 3 };
 struct fo_predict_certainty {
-	struct fo_range seconds, tokens_s, bytes; /* 80 % */
-	/* The same of parts. States are counted exactly, so that the spread of a sum of memory is that of the rest. */
-	struct fo_range part[FO_PREDICT_PARTS], memory[FO_PREDICT_MEMORIES];
-	double sd; /* of log seconds */
+	struct fo_range seconds, tokens_s, bytes;                            /* 80 % */
+	struct fo_range part[FO_PREDICT_PARTS], memory[FO_PREDICT_MEMORIES]; /* of parts; memory from least to most */
+	double sd;                                                           /* of log seconds */
 	struct {
 		enum fo_predict_ground ground;
 		const char *what; /* "the share of the bf16 peak that large products sustain" */

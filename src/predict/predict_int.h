@@ -55,7 +55,8 @@ struct fo_predict_work {
 	double layers, pp, chunks, micro_batches, dp, micro_batch, devices;
 	struct fo_predict_uneven uneven;
 	enum fo_predict_schedule schedule;
-	double zero, again, kept;
+	double zero, again;
+	double again_stages; /* that recompute, of several; 0: all */
 	bool again_core, again_ffn;
 	double year;
 	double habit;
@@ -69,10 +70,11 @@ struct fo_predict_work {
 #define FO_PREDICT_Z80 1.2816
 /* Bytes of a reduced gradient. */
 double fo_predict_gradient_bytes(const struct fo_predict_job *j);
-/* Held by allocators and libraries of a stack that nobody measured, on top of what a model takes: 3 to 8 % for
- * fragmentation (planners' reserve is 5), 1 to 3 GB for the context and NCCL. */
-#define FO_PREDICT_HELD_TIMES 1.05
-#define FO_PREDICT_HELD_BYTES 2e9
+void fo_memory_ways_of_style(const struct fo_predict_job *j, struct fo_memory_ways *w);
+/* Bytes of a token: of stored scores; a feed-forward's own activations of a width; of a layer's, with its norm. */
+double fo_memory_scores(const struct fo_memory_base *b);
+double fo_memory_own(const struct fo_memory_base *b, double width, double unfused);
+struct fo_memory_token fo_memory_ffn(const struct fo_memory_base *b, bool moe, double unfused);
 /* Copies the table's values (fitted true) or starts. */
 void fo_predict_constants(bool fitted, double x[FO_PREDICT_CONSTANTS]);
 /* Counts. */
@@ -84,11 +86,8 @@ void fo_predict_work_again(const struct fo_predict_base *b, const struct fo_pred
 void fo_predict_know(struct fo_predict_work *w, const double *x);
 /* Seconds, of constants x. out: dp, micro_batches, seconds, part. */
 void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo_predict_step *out);
-/* The part of it that memory needs. */
+/* What of it decides whether it comes out. */
 void fo_predict_shape_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w);
-/* Fills bytes, memory, memory_sd. */
-void fo_predict_bytes(const struct fo_predict_base *b, const struct fo_predict_layout *l,
-		      const struct fo_predict_work *w, struct fo_predict_step *out);
 /* Fills tokens_s and MFU from seconds. */
 void fo_predict_finish(const struct fo_predict_base *b, const struct fo_predict_work *w, struct fo_predict_step *out);
 /* Which constants can move this work's seconds? */

@@ -23,7 +23,7 @@ const char *const fo_predict_part_name[FO_PREDICT_PARTS] = { "matmul",    "atten
 							     "data",      "sends",     "pipeline",     "optimizer",
 							     "host",      "rest" };
 const char *const fo_predict_memory_name[FO_PREDICT_MEMORIES] = { "weights", "gradients", "optimizer", "activations",
-								  "logits",  "buffers",   "overhead" };
+								  "logits",  "buffers",   "reserve" };
 const char *const fo_predict_ground_name[FO_PREDICT_GROUNDS] = { "measured here", "catalogue", "fitted constant",
 								 "published figure", "guess" };
 

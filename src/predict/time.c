@@ -310,6 +310,7 @@ static void slots_of(const struct now *n, const struct layer *y, struct fo_predi
 			o->work[i] = most(0, o->work[i] - call[k]);
 		}
 	}
+	o->again = w->again_stages > 0 ? y->again : 0;
 	o->weight = y->products.pass[FO_PREDICT_WEIGHT];
 	const struct head head = head_of(n);
 	o->head[0] = head.pass[FO_PREDICT_FORWARD];
@@ -350,6 +351,8 @@ static double pipeline_s(const struct fo_predict_work *w, const struct fo_predic
 		.layer = { layer[0], layer[1] - o->weight, o->weight },
 		.head = { o->head[0], o->head[1] - o->head_weight, o->head_weight },
 		.hop = o->hop,
+		.again = o->again,
+		.again_stages = w->again_stages,
 	};
 	return fo_predict_pipeline_s(&p);
 }
@@ -381,6 +384,8 @@ void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo
 	slots_of(&n, &y, slots);
 	double all = pipeline_s(w, slots, out);
 	add_layers(&y, m * per, part);
+	if (w->again_stages > 0)
+		part[FO_PREDICT_RECOMPUTE] *= w->again_stages / w->pp;
 	double busy = 0;
 	for (int i = 0; i < FO_PREDICT_PARTS; i++)
 		busy += part[i] /= w->habit;

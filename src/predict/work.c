@@ -71,7 +71,7 @@ static const char *shape(const struct fo_predict_base *b, const struct fo_predic
 	double ranks = w->tp * w->cp * w->pp;
 	const double *const given[] = { &l->tp,        &l->cp,    &l->pp,          &l->ep,
 					&l->chunks,    &l->shard, &l->micro_batch, &l->global_batch,
-					&l->recompute, &l->kept,  &l->devices };
+					&l->recompute, &l->etp,   &l->devices,     &l->again_stages };
 	for (size_t i = 0; i < sizeof given / sizeof *given; i++)
 		if (!(*given[i] >= 0 && *given[i] <= 1e9)) /* NAN, too */
 			return "a number of the division is negative, not known or out of reach";
@@ -91,6 +91,7 @@ static const char *shape(const struct fo_predict_base *b, const struct fo_predic
 	w->type = fo_predict_type_of(&b->job, l);
 	if (isnan(b->job.machine.peak[w->type]))
 		return "the catalogue has no dense peak of this device for this number type";
+	w->again_stages = w->pp > 1 && l->again_stages < w->pp ? l->again_stages : 0;
 	double all = l->micro_batches > 0 ? l->micro_batches : l->global_batch / (w->dp * w->micro_batch);
 	w->micro_batches = at_least(all, 1);
 	return NULL;

@@ -490,8 +490,6 @@ static void check_ranks(struct fo_opt_set *s, const struct fo_run *r)
 		{ r->over == FO_RUN_OVER_NCCL && strncmp(r->device, "cuda", 4) != 0,
 		  "mesh.over=nccl on the processor: NCCL carries calls between CUDA devices; set train.device=cuda, or "
 		  "leave mesh.over out" },
-		{ !strncmp(r->device, "cuda", 4) && r->pp > 1,
-		  "mesh.pp and train.device=cuda: stages of a pipeline have run on processors alone so far" },
 		{ !strncmp(r->device, "cuda", 4) && r->kernel_times > 0,
 		  "train.kernel-times: CUPTI sees the kernels of all ranks of a process alike; leave it out" },
 	};

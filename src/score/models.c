@@ -61,14 +61,33 @@ static const struct shape {
 #include "score/models.def"
 #undef FO_SCORE_MODEL
 };
-static const struct shape *shape_named(const char *model)
+/* Latent attention: widths of compressed queries, of keys and values, and of what is rotated; from the same files. */
+static const struct {
+	const char *words;
+	double q_lora, kv_lora, rope;
+} latent[] = { { "deepseekv2lite|deepseek16b|moonlight", 0, 512, 64 },
+	       { "deepseekv3|deepseek3|deepseekr1|kimik2|kimi|deepseekv2|deepseek2", 1536, 512, 64 } };
+
+static void plain_name(const char *model, char name[96])
 {
-	char name[96];
 	size_t n = 0;
-	for (; *model && n + 1 < sizeof name; model++)
+	for (; *model && n + 1 < 96; model++)
 		if (!strchr("-_ .", *model))
 			name[n++] = (char)tolower((unsigned char)*model);
 	name[n] = '\0';
+}
+
+static void take_latent(const char *name, struct fo_predict_model *m)
+{
+	for (size_t i = 0; i < sizeof latent / sizeof *latent; i++)
+		if (fo_score_has(name, latent[i].words)) {
+			m->q_lora = latent[i].q_lora, m->kv_lora = latent[i].kv_lora, m->rope_dim = latent[i].rope;
+			return;
+		}
+}
+
+static const struct shape *shape_named(const char *name)
+{
 	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
 		if (fo_score_has(name, shapes[i].words))
 			return &shapes[i];
@@ -77,7 +96,9 @@ static const struct shape *shape_named(const char *model)
 
 bool fo_score_shape(const char *model, struct fo_predict_model *m, double layers)
 {
-	const struct shape *s = shape_named(model);
+	char name[96];
+	plain_name(model, name);
+	const struct shape *s = shape_named(name);
 	if (!s)
 		return false;
 	*m = (struct fo_predict_model){ .layers = isnan(layers) ? s->layers : layers,
@@ -96,6 +117,7 @@ bool fo_score_shape(const char *model, struct fo_predict_model *m, double layers
 					.vocab = s->vocab,
 					.matrices = s->matrices,
 					.score_share = s->score_share };
+	take_latent(name, m);
 	/* A few layers of a larger model: SimuMax keeps one without experts. */
 	if (s->experts > 0)
 		m->moe_layers = m->layers < 10 && s->moe_layers < s->layers ? m->layers - 1

@@ -241,6 +241,7 @@ static void recompute(struct reader *r)
 	bool half = fo_score_has(t, "selective op|selective layer") || !strcmp(t, "selective");
 	bool full = fo_score_has(t, "full|recompute-block|true") && !fo_score_has(t, "mixed|layers/stage");
 	l->recompute = half ? .5 : full;
+	l->recompute_op = half && !strncmp(s->name, "torchtitan", 10);
 	l->recompute_core = !half && fo_score_has(t, "selective|attn|attention|swiglu|norm|ffn");
 	l->recompute_ffn = fo_score_has(t, "ffn|mlp");
 }
@@ -271,6 +272,10 @@ static void type(struct reader *r)
 /* Megatron-Bridge's container of June 2026: the same settings run 1.3 to 1.6 times as fast as in April. */
 #define GRAPHS_SINCE 2026.4
 
+/* torchtitan's pipeline_parallel_microbatches had the pipeline's degree as its default until early 2025. It compiles
+ * the loss with the model since then. */
+#define TITAN_SINGLE 2025
+
 static void layout(struct reader *r)
 {
 	struct fo_score_row *x = r->row;
@@ -290,7 +295,10 @@ static void layout(struct reader *r)
 			infer(r, "ep: a fast domain");
 		}
 	}
+	const bool titan = fo_score_has(fo_score_lower(&r->t->arena, x->framework), "torchtitan");
 	l->chunks = number(r, "vp");
+	if (isnan(l->chunks) && titan)
+		l->chunks = 1; /* 1F1B unless told */
 	l->zero = number(r, "zero_stage");
 	if (isnan(l->zero)) {
 		l->zero = s->zero;
@@ -298,7 +306,7 @@ static void layout(struct reader *r)
 	}
 	if (fo_score_has(text(r, "other_opts"), "Megatron-FSDP") || number(r, "fsdp") > 0)
 		l->zero = 3;
-	if (l->zero >= 3 && l->pp > 1 && fo_score_has(fo_score_lower(&r->t->arena, x->framework), "torchtitan")) {
+	if (l->zero >= 3 && l->pp > 1 && titan) {
 		l->keeps_weights = true; /* its default with pipelines */
 		infer(r, "gathered weights are kept");
 	}
@@ -310,9 +318,10 @@ static void layout(struct reader *r)
 		l->global_batch = l->micro_batch * fmax(1, dp) * or_else(number(r, "grad_accum"), 1);
 		infer(r, "global batch");
 	}
-	if (fo_score_has(fo_score_lower(&r->t->arena, x->framework), "torchtitan") && l->pp > 1 &&
-	    l->global_batch <= dp * l->micro_batch)
-		l->micro_batch = 1; /* its pipeline cuts the local batch */
+	/* torchtitan's pipeline cuts the local batch: into as many as there are ranks, and since 2025 into single
+	 * sequences. */
+	if (titan && l->pp > 1 && l->global_batch <= dp * l->micro_batch)
+		l->micro_batch = x->year > 0 && x->year < TITAN_SINGLE ? fmax(1, l->micro_batch / l->pp) : 1;
 	const char *options = fo_score_lower(&r->t->arena, text(r, "other_opts"));
 	if (fo_score_has(options, "async tp|async-tp|asynctp|async tensor|tp overlap|tp_comm_overlap"))
 		l->tp_overlap = 1;
@@ -394,12 +403,18 @@ static void refuse(struct reader *r)
 }
 
 /* DeepSpeed keeps gradients in 16 bits, or their fp32 sums beside. */
-static void gradients(struct reader *r)
+static void ways(struct reader *r)
 {
 	struct fo_predict_job *j = &r->row->job;
+	fo_memory_ways_of_style(j, &j->ways);
+	j->ways.half = fo_score_has(r->row->precision, "fp16");
+	if (j->style == FO_PREDICT_STYLE_TITAN && j->year >= TITAN_SINGLE)
+		j->ways.loss_fused = FO_MEMORY_YES;
 	if (j->style == FO_PREDICT_STYLE_MEG22 &&
-	    fo_score_has(fo_score_lower(&r->t->arena, r->row->framework), "deepspeed"))
-		j->kept_gradient = fo_score_has(r->row->precision, "fp32 grad") ? 6 : 2;
+	    fo_score_has(fo_score_lower(&r->t->arena, r->row->framework), "deepspeed")) {
+		j->ways.keeper = FO_MEMORY_BY_DEEPSPEED;
+		j->ways.gradient = fo_range(fo_score_has(r->row->precision, "fp32 grad") ? 6 : 2);
+	}
 }
 
 /* One sentence on a cell that says what cannot be; NULL: none does. */
@@ -468,9 +483,9 @@ static void published(struct reader *r)
 	type(r);
 	machine(r);
 	x->job.style = style(r);
-	gradients(r);
 	layout(r);
 	recompute(r);
+	ways(r);
 	measured(r);
 	scope(r);
 	const char *not = x->out ? NULL : impossible(r);

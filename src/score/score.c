@@ -253,78 +253,32 @@ static void guesses(struct scoring *s)
 	free(w);
 }
 
-/* Allocators and libraries hold more than a model's bytes: seen = times x bytes + more, least squares of logs.
- * Few models hold against a prior of 10 % and 8 GiB that each is known within 5 %. */
-struct overhead {
-	double times, more;
-};
-#define GIB 1073741824.
-static struct overhead overhead(const struct weighted *raw, const double *seen, int n, int models)
+/* Of what a device holds, that which a framework's log has: tensors alone (Megatron-LM's "max allocated"), what the
+ * allocator reserved (torchtitan), else the process, as nvidia-smi shows it. */
+#define RESERVED 1.05 /* times tensors: torchtitan's reserved figures */
+static double as_logged(const struct fo_score_row *r, const struct fo_predict_step *m)
 {
-	double few = .0025 / models;
-	struct overhead best = { 1, 0 };
-	double least = INFINITY;
-	for (double more = 0; more <= 16 * GIB; more += GIB / 4) {
-		double sum = 0, weight = 0, cost = 0;
-		for (int i = 0; i < n; i++) {
-			sum += raw[i].weight * log(fmax(seen[i] - more, seen[i] / 10) / raw[i].value);
-			weight += raw[i].weight;
-		}
-		double times = exp(sum / weight);
-		for (int i = 0; i < n; i++) {
-			double e = log((times * raw[i].value + more) / seen[i]);
-			cost += raw[i].weight * e * e;
-		}
-		cost = cost / weight + few * (pow(log(times) / .1, 2) + pow(more / (8 * GIB), 2));
-		if (cost < least)
-			least = cost, best = (struct overhead){ times, more };
-	}
-	return best;
+	const enum fo_predict_style_id style = r->job.style;
+	const double tensors = m->bytes - m->memory[FO_PREDICT_OVERHEAD];
+	if (style == FO_PREDICT_STYLE_MLM)
+		return tensors;
+	const bool titan = style == FO_PREDICT_STYLE_TITAN || style == FO_PREDICT_STYLE_TITAN_EAGER;
+	return titan ? RESERVED * tensors : m->bytes;
 }
 
-static bool mates(const struct scoring *s, int a, int b)
-{
-	return s->c[a].group == s->c[b].group && s->c[a].work.moe == s->c[b].work.moe;
-}
-
-/* With the overhead of other models of the same publisher, and with the one of a stack that nobody measured. */
 static void memories(struct scoring *s)
 {
 	struct fo_predict_base *b = fo_xmalloc(sizeof *b);
-	struct weighted *w = fo_xmalloc((size_t)(s->all + 1) * sizeof *w);
-	double *raw = fo_xmalloc((size_t)(s->all + 1) * 3 * sizeof *raw), *seen = raw + s->all, *own = seen + s->all;
-	for (int i = 0; i < s->all; i++) {
-		struct fo_predict_step m;
-		raw[i] = own[i] = NAN;
-		if (isnan(s->row[i]->bytes) || fo_predict_prepare(&s->row[i]->job, b))
-			continue;
-		fo_predict_memory_of(b, &s->row[i]->layout, &m);
-		raw[i] = m.bytes - m.memory[FO_PREDICT_OVERHEAD], own[i] = m.bytes;
-	}
 	for (int i = 0; i < s->own; i++) {
 		struct fo_score_row *r = s->row[i];
-		r->memory = r->memory_pooled = NAN;
-		if (isnan(raw[i]))
+		struct fo_predict_step m;
+		r->memory = NAN;
+		if (isnan(r->bytes) || fo_predict_prepare(&r->job, b))
 			continue;
-		int n = 0, models = 0;
-		for (int k = 0; k < s->all; k++) {
-			if (isnan(raw[k]) || s->c[k].family == s->c[i].family || !mates(s, k, i))
-				continue;
-			w[n] = (struct weighted){ raw[k], 1 };
-			seen[n++] = s->row[k]->bytes;
-			bool first = true;
-			for (int j = 0; j < k; j++)
-				first = first && (isnan(raw[j]) || !mates(s, j, k) || s->c[j].family != s->c[k].family);
-			models += first;
-		}
-		r->memory = own[i];
-		if (n >= 3 && models >= 2) { /* one other model says little of the stack */
-			struct overhead o = overhead(w, seen, n, models);
-			r->memory = o.times * raw[i] + o.more;
-		}
-		r->memory_pooled = FO_PREDICT_HELD_TIMES * raw[i] + FO_PREDICT_HELD_BYTES;
+		fo_predict_memory_of(b, &r->layout, &m);
+		r->memory = as_logged(r, &m);
 	}
-	free(raw), free(w), free(b);
+	free(b);
 }
 
 /* ---- sums ---- */
@@ -333,7 +287,7 @@ static void memories(struct scoring *s)
 static void summarise(const struct scoring *s, int group, bool moe, struct fo_score_sum *o)
 {
 	struct weighted *w = fo_xmalloc((size_t)(s->own + 1) * sizeof *w);
-	double inside = 0, strange_inside = 0, guess = 0, guesses = 0, memory = 0, pooled = 0;
+	double inside = 0, strange_inside = 0, guess = 0, guesses = 0, memory = 0;
 	int n = 0;
 	*o = (struct fo_score_sum){ .name = moe ? "experts, hybrids" : "overall" };
 	if (group >= 0)
@@ -355,7 +309,7 @@ static void summarise(const struct scoring *s, int group, bool moe, struct fo_sc
 		if (!isnan(r->guess))
 			guess += fabs(r->guess / r->tokens_s - 1), guesses++;
 		if (!isnan(r->memory)) {
-			memory += fabs(r->memory / r->bytes - 1), pooled += fabs(r->memory_pooled / r->bytes - 1);
+			memory += fabs(r->memory / r->bytes - 1);
 			o->memory_rows++;
 		}
 	}
@@ -367,7 +321,6 @@ static void summarise(const struct scoring *s, int group, bool moe, struct fo_sc
 	}
 	o->guess = guesses > 0 ? guess / guesses : NAN;
 	o->memory = o->memory_rows ? memory / o->memory_rows : NAN;
-	o->memory_pooled = o->memory_rows ? pooled / o->memory_rows : NAN;
 	for (int what = 0; what < 4; what++) {
 		n = 0;
 		for (int i = 0; i < s->own; i++) {
@@ -473,8 +426,7 @@ static void sum_own(const struct fo_score_table *t, const char *group, struct fo
 				    .stranger_inside = NAN,
 				    .stranger_width = NAN,
 				    .memory = NAN,
-				    .memory_median = NAN,
-				    .memory_pooled = NAN };
+				    .memory_median = NAN };
 	for (int i = 0; i < t->rows; i++) {
 		const struct fo_score_row *r = &t->row[i];
 		if (!r->scope || (group && strcmp(group, r->group)))

@@ -32,7 +32,7 @@ struct fo_score_row {
 	double predicted, half_width;    /* tokens/s; of the 80 % interval, in log */
 	double stranger, stranger_width; /* the same without any row of the publisher */
 	double guess;                    /* a constant MFU for each GPU and type */
-	double memory, memory_pooled;    /* bytes: with the publisher's overhead, with one for all; NAN */
+	double memory;                   /* bytes, as the framework's logs count them; NAN */
 };
 struct fo_score_table {
 	struct fo_arena arena;
@@ -62,7 +62,7 @@ struct fo_score_sum {
 	int sets;
 	double stranger_mean, stranger_median, stranger_inside, stranger_width;
 	int memory_rows;
-	double memory, memory_median, memory_pooled; /* errors */
+	double memory, memory_median; /* errors */
 };
 enum { FO_SCORE_GROUPS = 64 };
 struct fo_score {

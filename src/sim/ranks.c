@@ -84,11 +84,11 @@ static void time_role(struct fo_sim_role *role, const struct fo_rates *r, const 
 {
 	struct fo_sim *s = &role->times;
 	fo_sim_init(s, &role->u, r->overhead_s);
-	fo_sim_time(s, &role->p, &role->u, r, pairs);
+	fo_sim_time(s, &role->p, &role->u, r, pairs, NULL);
 	time_calls(role, l);
 }
 
-/* ---- the three walks ---- */
+/* ---- the walks ---- */
 
 enum { LOW, MID, HIGH };
 /* Factors on times, by how sure they are. */
@@ -201,57 +201,102 @@ static void keep_classes(struct fo_sim_ranks *x, const struct fo_fleet_run *run,
 		x->class_role[k] = run->class[k].role;
 }
 
+/* What a walk is made of; fleet and run look at the rest. */
+struct walked {
+	struct fo_sim_rank *role;
+	struct fo_sim *times;
+	struct crowd_table crowd;
+	struct fo_sim_job job;
+	struct fo_fleet *f;
+	struct fo_fleet_run *run;
+};
+
+static fo_status simulate(struct walked *w, struct fo_sim_ranks *x, const struct fo_rates *r, int cores, int end)
+{
+	*w = (struct walked){ .role = fo_xmalloc((size_t)x->roles * sizeof *w->role),
+			      .times = fo_xmalloc((size_t)x->roles * sizeof *w->times),
+			      .f = fo_xmalloc(sizeof *w->f),
+			      .run = fo_xmalloc(sizeof *w->run) };
+	fill_crowd(&w->crowd, x, r, cores, end);
+	for (int k = 0; k < x->roles; k++) {
+		take_times(&w->times[k], x, &x->role[k], end);
+		w->role[k] = (struct fo_sim_rank){ &x->role[k].p, &x->role[k].u, &w->times[k], NULL };
+	}
+	w->job = (struct fo_sim_job){
+		.role = w->role, .roles = x->roles, .role_of = x->role_of, .meets = true, .serial = true
+	};
+	if (w->crowd.any)
+		w->job.crowd = (struct fo_fleet_crowd){ x->ranks, x->ranks, { w->crowd.slow[0], w->crowd.slow[1] } };
+	fo_sim_fleet(w->f, &w->job);
+	return fo_fleet_simulate(w->run, w->f);
+}
+
+/* kept: fleet and run go on elsewhere; st: of simulate. */
+static void end_walk(struct walked *w, int roles, bool kept, fo_status st)
+{
+	if (!kept) {
+		if (st == FO_OK)
+			fo_fleet_run_fini(w->run);
+		fo_fleet_fini(w->f);
+		free(w->run);
+		free(w->f);
+	}
+	for (int k = 0; k < roles; k++)
+		fo_sim_fini(&w->times[k]);
+	for (int i = 0; i < FO_CROWD_KINDS; i++)
+		free(w->crowd.slow[i]);
+	free(w->times);
+	free(w->role);
+}
+
 static fo_status walk(struct fo_sim_ranks *x, const struct fo_rates *r, int cores, int end)
 {
-	struct fo_sim_rank *role = fo_xmalloc((size_t)x->roles * sizeof *role);
-	struct fo_sim *times = fo_xmalloc((size_t)x->roles * sizeof *times), *of_class = NULL;
-	struct crowd_table crowd;
-	struct fo_fleet *f = fo_xmalloc(sizeof *f);
-	struct fo_fleet_run *run = fo_xmalloc(sizeof *run);
-	fill_crowd(&crowd, x, r, cores, end);
-	for (int k = 0; k < x->roles; k++) {
-		take_times(&times[k], x, &x->role[k], end);
-		role[k] = (struct fo_sim_rank){ &x->role[k].p, &x->role[k].u, &times[k], NULL };
-	}
-	struct fo_sim_job job = {
-		.role = role, .roles = x->roles, .role_of = x->role_of, .meets = true, .serial = true
-	};
-	if (crowd.any)
-		job.crowd = (struct fo_fleet_crowd){ x->ranks, x->ranks, { crowd.slow[0], crowd.slow[1] } };
-	fo_sim_fleet(f, &job);
-	fo_status st = fo_fleet_simulate(run, f);
-	if (st == FO_OK && end == MID && x->spread) {
-		st = fo_spread_of(&x->drawn, f, x->spread);
-		if (st != FO_OK)
-			fo_fleet_run_fini(run);
-	}
+	struct walked w;
+	struct fo_sim *of_class = NULL;
+	const fo_status simulated = simulate(&w, x, r, cores, end);
+	fo_status st = simulated;
+	if (st == FO_OK && end == MID && x->spread)
+		st = fo_spread_of(&x->drawn, w.f, x->spread);
 	if (st == FO_OK) {
-		take_classes(x, run, end, &of_class);
-		take_end(x, end, of_class, run->classes);
+		take_classes(x, w.run, end, &of_class);
+		take_end(x, end, of_class, w.run->classes);
 	}
-	if (st == FO_OK && end == MID) {
-		keep_classes(x, run, of_class);
-		fo_fleet_path_of(&x->path, run);
-		x->fleet = f;
-		x->run = run;
-		f->ctx = NULL; /* what these look at ends here */
-		f->tell = NULL;
-	} else {
-		for (int k = 0; st == FO_OK && k < run->classes; k++)
-			fo_sim_fini(&of_class[k]);
-		if (st == FO_OK)
-			free(of_class);
-		fo_fleet_run_fini(run);
-		fo_fleet_fini(f);
-		free(run);
-		free(f);
+	const bool kept = st == FO_OK && end == MID;
+	if (kept) {
+		keep_classes(x, w.run, of_class);
+		fo_fleet_path_of(&x->path, w.run);
+		x->fleet = w.f;
+		x->run = w.run;
+		w.f->ctx = NULL; /* what these look at ends here */
+		w.f->tell = NULL;
 	}
-	for (int k = 0; k < x->roles; k++)
-		fo_sim_fini(&times[k]);
-	for (int i = 0; i < FO_CROWD_KINDS; i++)
-		free(crowd.slow[i]);
-	free(times);
-	free(role);
+	for (int k = 0; st == FO_OK && !kept && k < w.run->classes; k++)
+		fo_sim_fini(&of_class[k]);
+	if (!kept)
+		free(of_class);
+	end_walk(&w, x->roles, kept, simulated);
+	return st;
+}
+
+/* Times again, by how long what an operation needs was left alone: of each role as its first class has it. */
+static fo_status time_again(struct fo_sim_ranks *x, const struct fo_rates *r, const struct fo_link_rates *l, int cores,
+			    double pairs)
+{
+	struct walked w;
+	const fo_status st = simulate(&w, x, r, cores, MID);
+	for (int32_t k = st == FO_OK ? w.run->classes - 1 : -1; k >= 0; k--) {
+		const struct fo_fleet_class *c = &w.run->class[k];
+		struct fo_sim_role *role = &x->role[c->role];
+		const struct fo_step_when when = { c->begin_s, c->end_s, w.run->step_s };
+		bool first = true;
+		for (int32_t j = 0; j < k; j++)
+			first &= w.run->class[j].role != c->role;
+		if (!first)
+			continue;
+		fo_sim_time(&role->times, &role->p, &role->u, r, pairs, &when);
+		time_calls(role, l);
+	}
+	end_walk(&w, x->roles, false, st);
 	return st;
 }
 
@@ -273,7 +318,7 @@ fo_status fo_sim_ranks_step(struct fo_sim_ranks *x, const struct fo_rates *r, co
 	for (int i = 0; i < first->u.n; i++)
 		if (is_comm(fo_instance_op(&first->p, &first->u, i)))
 			x->sure_s[first->times.sure[i]] += fmax(first->times.seconds[i], first->times.hold_s[i]);
-	fo_status st = FO_OK;
+	fo_status st = r->caches.gaps && !x->apart ? time_again(x, r, l, cores, pairs) : FO_OK;
 	for (int end = LOW; end <= HIGH && st == FO_OK; end++)
 		st = walk(x, r, cores, end);
 	sort(&x->exposed_s);

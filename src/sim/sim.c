@@ -6,9 +6,10 @@
 #include <string.h>
 
 void fo_sim_time(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_rates *r,
-		 double pairs)
+		 double pairs, const struct fo_step_when *when)
 {
-	struct fo_op_time *of = fo_rates_step(r, p, u, pairs);
+	struct fo_op_time *of = fo_rates_step(r, p, u, pairs, when);
+	s->busy_s = 0;
 	for (int i = 0; i < u->n; i++) {
 		s->seconds[i] = of[i].seconds;
 		s->sure[i] = (uint8_t)of[i].sure;
@@ -38,8 +39,17 @@ void fo_sim_step(struct fo_sim *s, const struct fo_program *p, const struct fo_u
 		 double pairs)
 {
 	fo_sim_init(s, u, r->overhead_s);
-	fo_sim_time(s, p, u, r, pairs);
+	fo_sim_time(s, p, u, r, pairs, NULL);
 	fo_sim_walk(s, p, u);
+	if (!r->caches.gaps)
+		return;
+	/* How long what an operation needs was left alone is known now. */
+	struct fo_sim first = *s;
+	const struct fo_step_when when = { first.begin_s, first.end_s, first.step_s };
+	fo_sim_init(s, u, r->overhead_s);
+	fo_sim_time(s, p, u, r, pairs, &when);
+	fo_sim_walk(s, p, u);
+	fo_sim_fini(&first);
 }
 
 void fo_sim_fini(struct fo_sim *s)

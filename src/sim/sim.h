@@ -40,9 +40,9 @@ void fo_sim_fini(struct fo_sim *s);
 /* Room for a step's instances, and the walk alone: s->seconds and s->sure are filled in between (zeros else). */
 void fo_sim_init(struct fo_sim *s, const struct fo_unrolled *u, double overhead_s);
 void fo_sim_walk(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u);
-/* Fills in s->seconds and s->sure of what computes. */
+/* Fills in s->seconds and s->sure of what computes; again, with when of a walk, by what the caches lost meanwhile. */
 void fo_sim_time(struct fo_sim *s, const struct fo_program *p, const struct fo_unrolled *u, const struct fo_rates *r,
-		 double pairs);
+		 double pairs, const struct fo_step_when *when);
 
 /* The walk of all ranks of a job, by their numbers, with times filled in; of communication s->seconds is what ranks do
  * themselves. A call begins when its last rank comes and its ranks' links are free, and is over at once for all of

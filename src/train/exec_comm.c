@@ -23,7 +23,7 @@ static void fill_parts(const struct fo_transfer *t, const struct fo_tensor *whol
 		t->part[r] = fo_mesh_part(whole->rows, r, fo_comm_ranks(t->comm), &begin) * whole->cols;
 }
 
-/* The call of tensor k. Operands of other kinds are one or two: from, to. adds: to what is there. */
+/* The call of tensor k, without its peer. Operands of other kinds are one or two: from, to. adds: to what is there. */
 static struct fo_comm_call call_of(const struct fo_call *c, int k, const struct fo_transfer *t, bool adds)
 {
 	const enum fo_wire wire = fo_op_info(c->kind)->wire;
@@ -36,7 +36,6 @@ static struct fo_comm_call call_of(const struct fo_call *c, int k, const struct 
 				     .to = to->data,
 				     .n = elements(from),
 				     .dtype = from->dtype,
-				     .peer = c->attr.peer,
 				     .narrow = c->attr.narrow };
 	if (wire == FO_WIRE_ALL_GATHER || wire == FO_WIRE_REDUCE_SCATTER) {
 		fill_parts(t, wire == FO_WIRE_ALL_GATHER ? to : from);
@@ -60,10 +59,12 @@ fo_status fo_exec_transfer_start_at(struct fo_exec *e, int id, const struct fo_c
 	fo_status fails = fo_exec_fails(e, id);
 	if (fails != FO_OK)
 		return fo_exec_failed(e, id, fails);
-	t->comm = fo_links_of(e->o.links, o->group, o->lane);
+	int peer;
+	t->comm = fo_links_of(e->o.links, o, &peer);
 	t->n = 0;
 	for (int k = 0; k < fo_op_tensors(o->kind, o->n); k++) {
 		struct fo_comm_call call = call_of(c, k, t, fo_exec_adds(o, c->first));
+		call.peer = peer;
 		fo_status st = fo_comm_start(t->comm, &call, &t->request[t->n++]);
 		if (st != FO_OK)
 			return fo_exec_failed(e, id, st);
@@ -83,13 +84,15 @@ fo_status fo_exec_transfer_put(struct fo_exec *e, int id, struct fo_transfer *t,
 	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
 	const struct fo_call c = fo_exec_call(e, id);
 	FO_TRY(fo_exec_fails(e, id));
-	t->comm = fo_links_of(e->o.links, o->group, o->lane);
+	int peer;
+	t->comm = fo_links_of(e->o.links, o, &peer);
 	const int n = fo_op_tensors(o->kind, o->n);
 	if (n > 1)
 		FO_TRY(fo_comm_group_begin(t->comm));
 	fo_status st = FO_OK;
 	for (int k = 0; k < n && st == FO_OK; k++) {
 		struct fo_comm_call call = call_of(&c, k, t, fo_exec_adds(o, c.first));
+		call.peer = peer;
 		call.stream = stream;
 		call.scratch = scratch;
 		st = fo_comm_call(t->comm, &call);

@@ -74,6 +74,10 @@ struct fo_exec_cpu {
 	bool quit;
 	pthread_t linker; /* drives the lanes of communication */
 	bool linked;      /* it runs */
+	/* The linker sleeps on `called` until one of its lanes may go on or another rank has moved something. */
+	pthread_cond_t called;
+	_Atomic bool naps;
+	_Atomic int64_t told; /* how often other ranks have said so */
 	_Atomic bool failed;
 	struct fo_err error; /* guarded by lock */
 	/* Paced kernels: per instance the time that it takes; NULL: kernels run. due_ns: when the last operation of the
@@ -137,9 +141,6 @@ static fo_status run_on(struct fo_exec *e, struct lane *ln, int id)
 	return FO_OK;
 }
 
-/* The earlier of two times; 0: not known. */
-static int64_t earlier(int64_t a, int64_t b) { return a && b ? fo_min(a, b) : a + b; }
-
 /* ---- one by one ----
  *
  * A rank that runs its instances in issue order, on the calling thread, must not wait for a send or a receive where
@@ -181,7 +182,7 @@ static fo_status move_pairs(struct fo_exec *e, bool *moved, int64_t *until_ns)
 		ln->on_its_way = true;
 		FO_TRY(fo_exec_transfer_test(e, id, &ln->transfer, &done));
 		*moved |= done || ln->transfer.moved;
-		*until_ns = earlier(*until_ns, ln->transfer.until_ns);
+		*until_ns = fo_exec_earlier(*until_ns, ln->transfer.until_ns);
 		ln->over += done;
 		ln->on_its_way = !done;
 	}
@@ -226,7 +227,7 @@ static fo_status transfer(struct fo_exec *e, struct lane *ln, int id)
 			continue;
 		}
 		fo_comm_idle(e->o.links->world, true);
-		fo_comm_rest(since, earlier(until_ns, ln->transfer.until_ns));
+		fo_comm_rest(since, fo_exec_earlier(until_ns, ln->transfer.until_ns));
 	}
 }
 
@@ -242,6 +243,14 @@ static fo_status list_pair(struct fo_exec *e, struct lane *ln, int id)
 	return move_pairs(e, &moved, &until_ns);
 }
 
+static fo_status settle(struct fo_exec *e, int id)
+{
+	fo_status st = e->o.links ? wait_for_pairs(e, id) : FO_OK;
+	if (st != FO_OK)
+		fo_comm_abort(e->o.links->world);
+	return st;
+}
+
 /* Runs an instance with the threads and the workspace of its own lane, which its kernel was prepared for. */
 static fo_status run(struct fo_exec *e, int id)
 {
@@ -250,7 +259,7 @@ static fo_status run(struct fo_exec *e, int id)
 	if (is_pair(o)) {
 		st = list_pair(e, &e->cpu->lane[o->lane], id);
 	} else if (e->o.links) {
-		st = wait_for_pairs(e, id);
+		st = settle(e, id);
 		if (st == FO_OK && fo_exec_is_comm(o))
 			st = transfer(e, &e->cpu->lane[o->lane], id);
 	}
@@ -271,6 +280,7 @@ static void fail(struct fo_exec *e, fo_status st)
 		fo_err_save(&e->cpu->error, st);
 	atomic_store(&e->cpu->failed, true);
 	pthread_cond_broadcast(&e->cpu->wake);
+	pthread_cond_signal(&e->cpu->called);
 	pthread_mutex_unlock(&e->cpu->lock);
 	if (e->o.links)
 		fo_comm_abort(e->o.links->world); /* others must not wait for this rank */
@@ -304,6 +314,7 @@ static void finished(struct fo_exec *e, struct lane *ln, int32_t id)
 		pthread_mutex_lock(&e->cpu->lock);
 		atomic_store(&ln->wanted, INT32_MAX); /* who still waits for more says so again */
 		pthread_cond_broadcast(&e->cpu->wake);
+		pthread_cond_signal(&e->cpu->called);
 		pthread_mutex_unlock(&e->cpu->lock);
 	}
 }
@@ -372,25 +383,41 @@ static bool is_ready(struct fo_exec *e, const struct lane *ln, bool sleeps)
 	return ready;
 }
 
-/* Returns when some lane may go on; where calls are on their way (for_ns > 0) also when it is time to look at them. */
-static void sleep_until_ready(struct fo_exec *e, int64_t for_ns)
+/* Another rank moved something (fo_comm_listen). It counts first and then looks whether the linker naps; that one says
+ * first that it naps and then looks at the count: one of them sees the other. */
+static void call_linker(void *ctx)
+{
+	struct fo_exec_cpu *x = ((struct fo_exec *)ctx)->cpu;
+	atomic_fetch_add(&x->told, 1);
+	if (!atomic_load(&x->naps))
+		return;
+	pthread_mutex_lock(&x->lock);
+	pthread_cond_signal(&x->called);
+	pthread_mutex_unlock(&x->lock);
+}
+
+/* Returns when some lane may go on, or other ranks have said more than `told` times that something moved; where calls
+ * are on their way (for_ns > 0) also when it is time to look at them. */
+static void sleep_until_ready(struct fo_exec *e, int64_t for_ns, int64_t told)
 {
 	struct fo_exec_cpu *x = e->cpu;
 	const int64_t until = fo_now_ns() + for_ns;
 	const struct timespec at = { .tv_sec = until / 1000000000, .tv_nsec = until % 1000000000 };
 	bool ready = false, late = false;
 	pthread_mutex_lock(&x->lock);
-	while (!ready && !late && !atomic_load(&x->failed)) {
+	atomic_store(&x->naps, true);
+	while (!ready && !late && !atomic_load(&x->failed) && atomic_load(&x->told) == told) {
 		for (int l = 0; l < FO_LANE_COUNT; l++)
 			if (x->lane[l].linked && x->lane[l].next < x->lane[l].n && !x->lane[l].on_its_way)
 				ready |= is_ready(e, &x->lane[l], true);
 		if (ready)
 			break;
 		if (for_ns)
-			late = pthread_cond_timedwait(&x->wake, &x->lock, &at) == ETIMEDOUT;
+			late = pthread_cond_timedwait(&x->called, &x->lock, &at) == ETIMEDOUT;
 		else
-			pthread_cond_wait(&x->wake, &x->lock);
+			pthread_cond_wait(&x->called, &x->lock);
 	}
+	atomic_store(&x->naps, false);
 	pthread_mutex_unlock(&x->lock);
 }
 
@@ -459,7 +486,8 @@ static fo_status drive(struct fo_exec *e, struct lane *ln, int32_t step, bool *m
  * another process has, or that a control group's quota denies, is away for longer. */
 #define LATE_NS 1000000
 
-static void run_linked(struct fo_exec *e, int32_t step)
+/* listens: other ranks wake this thread. */
+static void run_linked(struct fo_exec *e, int32_t step, bool listens)
 {
 	for (int l = 0; l < FO_LANE_COUNT; l++)
 		e->cpu->lane[l].next = 0, e->cpu->lane[l].on_its_way = false;
@@ -467,7 +495,7 @@ static void run_linked(struct fo_exec *e, int32_t step)
 	int64_t due = 0;             /* when this thread wanted its turn; 0: when others wake it */
 	while (!atomic_load(&e->cpu->failed)) {
 		int left = 0, under_way = 0;
-		const int64_t turn = fo_now_ns();
+		const int64_t turn = fo_now_ns(), told = atomic_load(&e->cpu->told);
 		if (due && turn - due > LATE_NS)
 			fo_rank_state_late(e->o.state, turn - due);
 		due = turn;
@@ -484,7 +512,7 @@ static void run_linked(struct fo_exec *e, int32_t step)
 			}
 			left += ln->next < ln->n;
 			under_way += ln->on_its_way;
-			until = ln->on_its_way ? earlier(until, ln->transfer.until_ns) : until;
+			until = ln->on_its_way ? fo_exec_earlier(until, ln->transfer.until_ns) : until;
 		}
 		if (!left)
 			return;
@@ -496,13 +524,13 @@ static void run_linked(struct fo_exec *e, int32_t step)
 		if (resting)
 			fo_comm_idle(e->o.links->world, true);
 		/* Nothing is computed meanwhile: a processor is free. Who lets others go first is not late. */
-		if (resting && fo_comm_spin(since)) {
+		if (resting && fo_comm_spin(since, until)) {
 			due = 0;
 			continue;
 		}
-		const int64_t nap = under_way ? fo_comm_nap_ns(since, until) : 0;
+		const int64_t nap = under_way ? fo_comm_nap_ns(since, until, listens, resting) : 0;
 		due = nap ? fo_now_ns() + nap : 0;
-		sleep_until_ready(e, nap);
+		sleep_until_ready(e, nap, told);
 	}
 }
 
@@ -522,10 +550,15 @@ static void serve_steps(struct fo_exec *e, struct lane *ln)
 		pthread_mutex_unlock(&e->cpu->lock);
 		if (quit)
 			return;
-		if (ln)
+		if (ln) {
 			run_lane(ln, step);
-		else
-			run_linked(e, step);
+		} else {
+			/* For a step at a time: a rank has several executors. */
+			const bool listens = fo_comm_listen(e->o.links->world, call_linker, e);
+			run_linked(e, step, listens);
+			if (listens)
+				(void)fo_comm_listen(e->o.links->world, NULL, NULL);
+		}
 		pthread_mutex_lock(&e->cpu->lock);
 		if (ln)
 			ln->state = ENDED;
@@ -612,7 +645,7 @@ static void assign_lanes(struct fo_exec *e)
 static void set_pace(struct fo_exec *e)
 {
 	const struct fo_rates *r = e->o.pace->rates;
-	struct fo_op_time *of = fo_rates_step(r, e->p, &e->u, e->o.pace->pairs);
+	struct fo_op_time *of = fo_rates_step(r, e->p, &e->u, e->o.pace->pairs, NULL);
 	e->cpu->pace_ns = fo_xmalloc((size_t)(e->u.n + 1) * sizeof *e->cpu->pace_ns);
 	for (int i = 0; i < e->u.n; i++)
 		if (fo_op_has_kernel(fo_instance_op(e->p, &e->u, i)->kind))
@@ -650,6 +683,7 @@ static fo_status open_engine(struct fo_exec *e)
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC); /* of fo_now_ns */
 	pthread_cond_init(&x->wake, &clock);
+	pthread_cond_init(&x->called, &clock);
 	pthread_condattr_destroy(&clock);
 	assign_lanes(e);
 	if (e->o.pace)
@@ -733,6 +767,7 @@ static void close_engine(struct fo_exec *e)
 	free(x->op);
 	free(x->pace_ns);
 	pthread_cond_destroy(&x->wake);
+	pthread_cond_destroy(&x->called);
 	pthread_mutex_destroy(&x->lock);
 	pthread_mutex_destroy(&x->cores);
 	free(x);
@@ -783,6 +818,7 @@ const struct fo_exec_engine fo_exec_engine_cpu = {
 	.arena_free = arena_free,
 	.host_free = arena_free,
 	.step = step_all,
+	.settle = settle,
 	.run = run,
 	.find = find,
 	.memory = memory,

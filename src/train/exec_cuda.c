@@ -27,6 +27,12 @@ static fo_status give_up(struct fo_exec *e, fo_status st)
 	return fo_err_raise(&why);
 }
 
+static fo_status settle(struct fo_exec *e, int id)
+{
+	fo_status st = fo_exec_pairs_settle(e, id);
+	return st == FO_OK ? FO_OK : give_up(e, st);
+}
+
 /* A port that reads is served after the copy to the host. A port that fills is served before the copy to the device,
  * and its contents may ask for other plans. */
 static fo_status run(struct fo_exec *e, int id)
@@ -35,6 +41,12 @@ static fo_status run(struct fo_exec *e, int id)
 	const struct fo_op *o = fo_instance_op(e->p, &e->u, id);
 	fo_cuda_stream stream = x->lane[o->lane].stream;
 	bool fills = fo_exec_is_host(o) && fo_access_writes(o->arg[FO_HOST_IN_A].access);
+	fo_status st;
+	if (fo_op_family(o->kind) == FO_OPS_P2P) {
+		st = fo_exec_pairs_list(e, id);
+		return st == FO_OK ? FO_OK : give_up(e, st);
+	}
+	FO_TRY(settle(e, id));
 	if (fills) {
 		FO_TRY(fo_exec_inputs_drop(e));
 		FO_TRY(fo_exec_serve(e, id));
@@ -42,7 +54,7 @@ static fo_status run(struct fo_exec *e, int id)
 		FO_TRY(fo_exec_prepare(e));
 	}
 	FO_TRY(fo_cuda_event_record(x->c, x->base, stream, false));
-	fo_status st = x->staged && fo_exec_is_comm(o) ? fo_exec_staged_run(e, id) : fo_exec_enqueue(e, id);
+	st = x->staged && fo_exec_is_comm(o) ? fo_exec_pairs_run(e, id) : fo_exec_enqueue(e, id);
 	if (st == FO_OK)
 		st = fo_cuda_event_record(x->c, x->fork, stream, false);
 	if (st == FO_OK) {
@@ -361,6 +373,7 @@ const struct fo_exec_engine fo_exec_engine_cuda = {
 	.host_free = host_free,
 	.begin = begin,
 	.step = fo_exec_cuda_step,
+	.settle = settle,
 	.run = run,
 	.find = find,
 	.memory = memory,

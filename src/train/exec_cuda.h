@@ -1,4 +1,5 @@
-/* Private to the device engine (exec_cuda.c, exec_graph.c, exec_plans.c, exec_inputs.c, exec_staged.c). */
+/* Private to the device engine (exec_cuda.c, exec_graph.c, exec_plans.c, exec_inputs.c, exec_staged.c,
+ * exec_pairs.c). */
 #ifndef FO_TRAIN_EXEC_CUDA_H
 #define FO_TRAIN_EXEC_CUDA_H
 
@@ -27,6 +28,7 @@ struct fo_exec_stream {
 	/* exec_staged.c */
 	size_t stage_bytes, stage_at; /* in the staging */
 	int next;                     /* of `instance`: under way, or the next to begin */
+	int listed;                   /* exec_pairs.c: of a lane of sends or receives, those that may begin */
 	int32_t issued;               /* newest instance that was put into the stream; -1: none */
 	/* What the operation under way does: its operands come to the host, or it is under way from there. */
 	enum { FO_EXEC_RESTS, FO_EXEC_LEAVES, FO_EXEC_TRAVELS } phase;
@@ -98,14 +100,24 @@ FO_CHECKED fo_status fo_exec_lanes_end(struct fo_exec *e);
 /* Waits and events around instance id, put into its lane's stream before and after it. */
 FO_CHECKED fo_status fo_exec_instance_begins(struct fo_exec *e, int id, bool timed, bool capturing);
 FO_CHECKED fo_status fo_exec_instance_ends(struct fo_exec *e, int id, bool timed, bool capturing);
-/* Waits until a stream is idle. FO_ECOMM: another rank, which takes part in what is in it, has given up. */
+/* Waits until a stream is idle, or for an event of a rank with links. FO_ECOMM: another rank, which takes part in what
+ * is waited for, has given up. */
 FO_CHECKED fo_status fo_exec_wait(struct fo_exec *e, fo_cuda_stream s);
+FO_CHECKED fo_status fo_exec_wait_for(struct fo_exec *e, fo_cuda_event event);
 /* Nobody waits for this rank any more, nor does it for others. */
 void fo_exec_give_up(struct fo_exec *e);
 /* Adds the room for operations of communication to the staging. */
 void fo_exec_staged_plan(struct fo_exec *e);
-/* Runs such an operation alone; its copies in are in the stream. */
-FO_CHECKED fo_status fo_exec_staged_run(struct fo_exec *e, int id);
+/* Begins an operation of communication, or goes on with the one under way on its lane: *moved is set where something
+ * changed. */
+FO_CHECKED fo_status fo_exec_staged_leave(struct fo_exec *e, int id);
+FO_CHECKED fo_status fo_exec_staged_go_on(struct fo_exec *e, int id, bool *moved);
+/* Instances one by one (exec_pairs.c). list: begins a send or a receive, or notes that it may begin. settle: returns
+ * when all those that instance `id` needs are over, and behind the last one of a lane all of it. */
+FO_CHECKED fo_status fo_exec_pairs_list(struct fo_exec *e, int id);
+FO_CHECKED fo_status fo_exec_pairs_settle(struct fo_exec *e, int id);
+/* Another operation of communication, through host memory; its copies in are in the stream. */
+FO_CHECKED fo_status fo_exec_pairs_run(struct fo_exec *e, int id);
 /* Puts a step into the streams. */
 FO_CHECKED fo_status fo_exec_staged_step(struct fo_exec *e, bool timed);
 /* Puts instance id into its lane's stream. */

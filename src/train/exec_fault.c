@@ -78,11 +78,13 @@ fo_status fo_exec_find_fault(struct fo_exec *e, struct fo_exec_fault *out)
 				   fo_home_persists(e->p->buf[o->arg[i].buf].home);
 		if (changes)
 			continue;
+		/* What comes from another stage may be on its way still: who reads it waits for it, and looks at it. */
+		if (!found && fo_op_family(o->kind) != FO_OPS_P2P)
+			FO_TRY(e->engine->settle(e, id));
 		/* An operand that is added to was looked at when it was made. */
 		found = found || find(e, id, o, true, out, &st);
 		if (st == FO_OK && !(found && ends))
 			st = e->engine->run(e, id);
-		/* What comes from another stage may be on its way still: who reads it looks at it. */
 		if (st == FO_OK && !found && fo_op_family(o->kind) != FO_OPS_P2P)
 			found = find(e, id, o, false, out, &st);
 		if (st != FO_OK || (found && ends))

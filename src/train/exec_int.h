@@ -5,6 +5,7 @@
 #ifndef FO_TRAIN_EXEC_INT_H
 #define FO_TRAIN_EXEC_INT_H
 
+#include "base/count.h"
 #include "train/exec.h"
 
 struct fo_exec_engine {
@@ -22,7 +23,10 @@ struct fo_exec_engine {
 	/* Called before the first instance of a step, whichever way it is run; NULL: nothing to do. */
 	fo_status (*begin)(struct fo_exec *e);
 	fo_status (*step)(struct fo_exec *e, int32_t step);
-	fo_status (*run)(struct fo_exec *e, int id); /* one instance, on the calling thread; done when it returns */
+	/* One instance, on the calling thread; done when it returns, but for a send or a receive, which goes on. */
+	fo_status (*run)(struct fo_exec *e, int id);
+	/* Between two of these: returns when the sends and receives that instance `id` needs are over. */
+	fo_status (*settle)(struct fo_exec *e, int id);
 	/* Gives the index (row x cols + column) of the first element of t that is not finite, -1 for none, and its
 	 * value. */
 	fo_status (*find)(struct fo_exec *e, const struct fo_tensor *t, int64_t *at, double *value);
@@ -60,6 +64,8 @@ struct fo_exec {
 FO_CHECKED fo_status fo_exec_ready(struct fo_exec *e);
 /* The same before a step, and makes what is derived from weights where they changed. */
 FO_CHECKED fo_status fo_exec_begin(struct fo_exec *e);
+/* The earlier of two times; 0: not known. */
+static inline int64_t fo_exec_earlier(int64_t a, int64_t b) { return a && b ? fo_min(a, b) : a + b; }
 /* Instance id's place in e->op. */
 static inline int fo_exec_op(const struct fo_exec *e, int id)
 {

@@ -129,21 +129,26 @@ void fo_exec_give_up(struct fo_exec *e)
 	fo_links_abort(e->o.links);
 }
 
-fo_status fo_exec_wait(struct fo_exec *e, fo_cuda_stream s)
+fo_status fo_exec_wait_for(struct fo_exec *e, fo_cuda_event event)
 {
-	struct fo_exec_cuda *x = e->cuda;
 	const int64_t since = fo_now_ns();
 	bool done = false;
-	if (!e->o.links || x->staged)
-		return fo_cuda_stream_wait(x->c, s);
-	FO_TRY(fo_cuda_event_record(x->c, x->over, s, false));
 	for (;;) {
-		FO_TRY(fo_cuda_event_done(x->c, x->over, &done));
+		FO_TRY(fo_cuda_event_done(e->cuda->c, event, &done));
 		FO_TRY(fo_links_check(e->o.links)); /* what ended because it was given up is not done */
 		if (done)
 			return FO_OK;
 		fo_comm_rest(since, 0);
 	}
+}
+
+fo_status fo_exec_wait(struct fo_exec *e, fo_cuda_stream s)
+{
+	struct fo_exec_cuda *x = e->cuda;
+	if (!e->o.links || x->staged)
+		return fo_cuda_stream_wait(x->c, s);
+	FO_TRY(fo_cuda_event_record(x->c, x->over, s, false));
+	return fo_exec_wait_for(e, x->over);
 }
 
 /* ---- plans and workspaces ---- */

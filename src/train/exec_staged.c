@@ -69,7 +69,7 @@ static fo_status copy(struct fo_exec *e, int id, bool in)
 }
 
 /* Begins the operation: its call starts when the copies out are done. */
-static fo_status leave(struct fo_exec *e, int id)
+fo_status fo_exec_staged_leave(struct fo_exec *e, int id)
 {
 	struct fo_exec_stream *lane = &e->cuda->lane[fo_instance_op(e->p, &e->u, id)->lane];
 	FO_TRY(fo_exec_poison_device(e, id));
@@ -80,7 +80,7 @@ static fo_status leave(struct fo_exec *e, int id)
 
 /* Goes on with an operation that has begun. *moved: something changed; it is over when phase is FO_EXEC_RESTS again,
  * and the copies in are in the stream. */
-static fo_status go_on(struct fo_exec *e, int id, bool *moved)
+fo_status fo_exec_staged_go_on(struct fo_exec *e, int id, bool *moved)
 {
 	struct fo_exec_stream *lane = &e->cuda->lane[fo_instance_op(e->p, &e->u, id)->lane];
 	bool done = false;
@@ -99,25 +99,6 @@ static fo_status go_on(struct fo_exec *e, int id, bool *moved)
 		return FO_OK;
 	lane->phase = FO_EXEC_RESTS;
 	return copy(e, id, true);
-}
-
-fo_status fo_exec_staged_run(struct fo_exec *e, int id)
-{
-	struct fo_exec_stream *lane = &e->cuda->lane[fo_instance_op(e->p, &e->u, id)->lane];
-	int64_t since = fo_now_ns();
-	FO_TRY(leave(e, id));
-	while (lane->phase != FO_EXEC_RESTS) {
-		bool moved = false;
-		FO_TRY(go_on(e, id, &moved));
-		if (moved) {
-			since = fo_now_ns();
-			continue;
-		}
-		if (lane->phase == FO_EXEC_TRAVELS)
-			fo_comm_idle(e->o.links->world, true);
-		fo_comm_rest(since, lane->phase == FO_EXEC_TRAVELS ? lane->transfer.until_ns : 0);
-	}
-	return FO_OK;
 }
 
 /* ---- a step ---- */
@@ -141,10 +122,10 @@ static fo_status drive(struct fo_exec *e, struct fo_exec_stream *lane, bool time
 			return FO_OK;
 		*moved = true;
 		FO_TRY(fo_exec_instance_begins(e, id, timed, false));
-		FO_TRY(travels ? leave(e, id) : fo_exec_enqueue(e, id));
+		FO_TRY(travels ? fo_exec_staged_leave(e, id) : fo_exec_enqueue(e, id));
 	}
 	if (lane->phase != FO_EXEC_RESTS)
-		FO_TRY(go_on(e, id, moved));
+		FO_TRY(fo_exec_staged_go_on(e, id, moved));
 	if (lane->phase != FO_EXEC_RESTS)
 		return FO_OK;
 	FO_TRY(fo_exec_instance_ends(e, id, timed, false));
@@ -173,8 +154,7 @@ static fo_status drive_all(struct fo_exec *e, bool timed, bool *moved, bool *lef
 		if (lane->phase != FO_EXEC_TRAVELS)
 			continue;
 		*rests = true;
-		const int64_t until = lane->transfer.until_ns;
-		*until_ns = until && (!*until_ns || until < *until_ns) ? until : *until_ns;
+		*until_ns = fo_exec_earlier(*until_ns, lane->transfer.until_ns);
 	}
 	*rests &= !leaves;
 	return FO_OK;

@@ -13,7 +13,6 @@ refused 2 "mesh.pp=3 does not divide mesh.ranks=4: the nearest that do are 2 and
 refused 2 "8 stages x 1 part of the model cannot share 4 layers: each needs one" program $deep --mesh.pp=8
 refused 2 "2 stages x 2 parts of the model cannot share 3 layers" program $deep --model.layers=3 --mesh.pp=2 --pass.pp=interleaved
 refused 2 "pass offload copies those of layers that other stages have" program $deep --mesh.pp=2 --pass.offload=1
-refused 2 "stages of a pipeline have run on processors alone" train $deep --mesh.pp=2 --train.device=cuda
 
 needs_engine
 make_text text

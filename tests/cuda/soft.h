@@ -52,9 +52,10 @@ void fo_software_order(int order);
 /* Puts run(args) into a stream (or a graph that is being captured); args are copied. A CUresult. */
 int fo_software_enqueue(void *stream, void (*run)(void *args), const void *args, size_t bytes, const char *name);
 /* The same for work that waits for other threads' devices, too: it runs once met(args) is true, which is asked with the
- * device's lock held, while nothing else runs. */
-int fo_software_enqueue_met(void *stream, void (*run)(void *args), bool (*met)(void *args), const void *args,
-			    size_t bytes, const char *name);
+ * device's lock held, while nothing else runs. begun: called with the work's args when it is put into the stream, as
+ * part of a graph whenever that is launched, in the order of the host's calls. */
+int fo_software_enqueue_met(void *stream, void (*begun)(void *args), bool (*met)(void *args), void (*run)(void *args),
+			    const void *args, size_t bytes, const char *name);
 /* Time passes on the device: counted while FLATOUT_SOFT_TIMES is set (soft_cublaslt.c), from inside a piece of work. */
 void fo_software_takes(double us);
 /* All of it lies in one piece of device memory. */

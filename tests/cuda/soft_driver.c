@@ -599,8 +599,8 @@ CUresult cuLaunchKernel(CUfunction fn, unsigned gx, unsigned gy, unsigned gz, un
 						     .bytes = f->kernel->args_bytes }));
 }
 
-int fo_software_enqueue_met(void *stream, void (*run)(void *args), bool (*met)(void *args), const void *args,
-			    size_t bytes, const char *name)
+int fo_software_enqueue_met(void *stream, void (*begun)(void *args), bool (*met)(void *args), void (*run)(void *args),
+			    const void *args, size_t bytes, const char *name)
 {
 	ENTER;
 	struct soft_stream *s = stream_of(stream);
@@ -608,14 +608,15 @@ int fo_software_enqueue_met(void *stream, void (*run)(void *args), bool (*met)(v
 		return (int)leave(CUDA_ERROR_INVALID_HANDLE);
 	return (int)leave(soft_put(s, (struct soft_work){ .kind = SOFT_CALL,
 							  .name = name,
-							  .run = run,
+							  .begun = begun,
 							  .met = met,
+							  .run = run,
 							  .args = args_new(args, bytes),
 							  .bytes = bytes }));
 }
 int fo_software_enqueue(void *stream, void (*run)(void *args), const void *args, size_t bytes, const char *name)
 {
-	return fo_software_enqueue_met(stream, run, NULL, args, bytes, name);
+	return fo_software_enqueue_met(stream, NULL, NULL, run, args, bytes, name);
 }
 
 /* ---- memory ---- */

@@ -62,6 +62,7 @@ struct soft_work {
 	const struct fo_simt_kernel *kernel;
 	uint32_t grid[3], threads, shared_bytes;
 	/* call */
+	void (*begun)(void *args); /* when the host puts it into its stream, or launches its graph; NULL: nothing */
 	void (*run)(void *args);
 	bool (*met)(void *args); /* may it run now? NULL: yes. Asked again and again, with the lock held */
 	void *args;              /* own; 64-byte aligned */
@@ -84,6 +85,7 @@ struct soft_graph {
 	struct soft_node *node;
 	int nodes;
 	bool running;
+	int launched; /* and not over */
 };
 struct soft_capture {
 	struct soft_graph *graph;

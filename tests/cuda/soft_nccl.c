@@ -3,8 +3,9 @@
  * A collective becomes work of the stream, which can be captured: it is over when all ranks' streams have come to it.
  * The last one to come does the arithmetic for all, in the order of ranks, rounding to the type after each addition.
  * What real ranks must agree on (kind, count, type, operation) is compared: where they do not, or one gives up, the
- * streams go on, results are what they were, and ncclCommGetAsyncError tells. Sends and receives are waited for in the
- * calling thread. Memory must be the device's and may not overlap but where NCCL allows it.
+ * streams go on, results are what they were, and ncclCommGetAsyncError tells. A send is over when its receive has come
+ * and the other way round: nothing is kept in between. Memory must be the device's and may not overlap but where NCCL
+ * allows it.
  * FLATOUT_SOFT_NCCL_NO_WINDOWS=1: devices that cannot share windows. */
 #define _GNU_SOURCE
 #include "cuda/soft.h"
@@ -13,6 +14,7 @@
 #include <cuda.h>
 #include <nccl.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +31,7 @@ struct call {
 	int op, peer; /* peer: of send and receive; root of a broadcast and a reduce */
 	ncclComm_t comm;
 	CUstream stream;
-	bool came; /* the stream has come to it, in this round */
+	bool came; /* a call of all ranks: the stream has come to it, in this round; a send or receive: it is done */
 	uint64_t round;
 };
 struct world {
@@ -40,12 +42,13 @@ struct world {
 	ncclResult_t verdict; /* of the last round; once gone: why */
 	ncclComm_t member[RANKS_MOST];
 	struct call slot[RANKS_MOST];
-	struct call *box[RANKS_MOST][RANKS_MOST]; /* sent from, to; NULL: nothing waits */
+	struct call *sent[RANKS_MOST][RANKS_MOST], *wanted[RANKS_MOST][RANKS_MOST]; /* from, to; NULL: nothing waits */
 	struct world *next;
 };
 struct ncclComm {
 	struct world *w;
 	int rank;
+	uint64_t begun, over; /* pieces of work */
 	bool finalized;
 	struct ncclComm *next; /* of those that were given up: work that is left in streams still names them */
 };
@@ -232,20 +235,98 @@ static void come(struct call *c)
 	pthread_cond_broadcast(&change);
 }
 
-/* Is a call in a stream over? */
+/* ---- work of streams ----
+ *
+ * A communicator does its work piece by piece, in the order in which the host asked for it, whatever streams it lies
+ * in: a piece comes to the others when the one before it is over. */
+
+struct work {
+	ncclComm_t comm;
+	uint64_t number; /* of the communicator's pieces */
+	bool came;       /* the stream has come to it */
+	int n;           /* sends and receives that are done together, or one call of all ranks */
+	struct call call[CALLS_MOST];
+};
+
+static void begun(void *args)
+{
+	struct work *k = args;
+	pthread_mutex_lock(&lock);
+	k->number = k->comm->begun++;
+	pthread_mutex_unlock(&lock);
+}
+
+/* A send and its receive are here. Wants the lock. */
+static void carry(struct world *w, int from, int to)
+{
+	struct call **send = &w->sent[from][to], **recv = &w->wanted[from][to];
+	if (!*send || !*recv)
+		return;
+	if ((*send)->count != (*recv)->count || (*send)->type != (*recv)->type) {
+		w->gone = true;
+		w->verdict = ncclInvalidUsage;
+		return;
+	}
+	memcpy((*recv)->to, (*send)->from, (*send)->count * size_of((*send)->type));
+	(*send)->came = (*recv)->came = true;
+	*send = *recv = NULL;
+}
+
+/* Sends and receives of a group are known to the others all at once. Wants the lock. */
+static void come_pairs(struct work *k)
+{
+	struct world *w = k->comm->w;
+	const int own = k->comm->rank;
+	for (int i = 0; i < k->n && !w->gone; i++) {
+		struct call *c = &k->call[i],
+			    **at = c->kind == SEND ? &w->sent[own][c->peer] : &w->wanted[c->peer][own];
+		c->came = false;
+		*at = c;
+		carry(w, c->kind == SEND ? own : c->peer, c->kind == SEND ? c->peer : own);
+	}
+}
+
+/* Is a piece of work over? */
 static bool over(void *args)
 {
-	struct call *c = args;
-	const struct world *w = c->comm->w;
+	struct work *k = args;
+	const struct world *w = k->comm->w;
 	pthread_mutex_lock(&lock);
-	if (!c->came && !w->gone)
-		come(c);
-	const bool yes = w->gone || w->round > c->round;
+	if (!k->came && !w->gone && k->comm->over == k->number) {
+		k->came = true;
+		if (k->call[0].kind < WINDOW)
+			come(&k->call[0]);
+		else
+			come_pairs(k);
+	}
+	bool yes = k->came;
+	for (int i = 0; i < k->n && yes; i++)
+		yes = k->call[0].kind < WINDOW ? w->round > k->call[0].round : k->call[i].came;
+	yes |= w->gone;
 	pthread_mutex_unlock(&lock);
 	return yes;
 }
-/* A graph's node comes again in the next launch. */
-static void pass(void *args) { ((struct call *)args)->came = false; }
+
+/* The next piece may come. A graph's node comes again in the next launch. */
+static void pass(void *args)
+{
+	struct work *k = args;
+	pthread_mutex_lock(&lock);
+	k->came = false;
+	k->comm->over++;
+	pthread_mutex_unlock(&lock);
+}
+
+static ncclResult_t put_work(const struct call *list, int n)
+{
+	static const size_t head = offsetof(struct work, call);
+	struct work k = { .comm = list->comm, .n = n };
+	memcpy(k.call, list, (size_t)n * sizeof *list);
+	return fo_software_enqueue_met(list->stream, begun, over, pass, &k, head + (size_t)n * sizeof *list,
+				       list->kind < WINDOW ? "collective" : "send or receive")
+		       ? ncclUnhandledCudaError
+		       : ncclSuccess;
+}
 
 /* Waits until all ranks are here. Wants the lock. */
 static ncclResult_t together(struct call *c)
@@ -257,58 +338,35 @@ static ncclResult_t together(struct call *c)
 	return w->gone ? ncclRemoteError : ncclSuccess;
 }
 
-static ncclResult_t receive(const struct call *c)
+/* Of a group: sends and receives first, as one piece. NCCL takes those of several communicators or streams and several
+ * between two ranks, too; here they are refused. */
+static ncclResult_t put_pairs(const struct call *list, int n)
 {
-	struct world *w = c->comm->w;
-	struct call **box = &w->box[c->peer][c->comm->rank];
-	while (!*box && !w->gone)
-		pthread_cond_wait(&change, &lock);
-	if (!*box)
-		return ncclRemoteError;
-	ncclResult_t r = (*box)->count == c->count && (*box)->type == c->type ? ncclSuccess : ncclInvalidUsage;
-	if (r == ncclSuccess)
-		memcpy(c->to, (*box)->from, c->count * size_of(c->type));
-	*box = NULL;
-	pthread_cond_broadcast(&change);
-	return r;
+	struct call pair[CALLS_MOST];
+	int pairs = 0;
+	for (int i = 0; i < n; i++) {
+		if (list[i].kind <= WINDOW)
+			continue;
+		for (int k = 0; k < pairs; k++)
+			if (pair[k].comm != list[i].comm || pair[k].stream != list[i].stream ||
+			    (pair[k].kind == list[i].kind && pair[k].peer == list[i].peer))
+				return ncclInvalidUsage;
+		pair[pairs++] = list[i];
+	}
+	return pairs ? put_work(pair, pairs) : ncclSuccess;
 }
 
-/* Sends are laid out, receives done, sends waited for, then collectives put into their streams. */
 static ncclResult_t carry_out_all(struct call *list, int n)
 {
-	ncclResult_t r = ncclSuccess;
-	for (int i = 0; i < n; i++)
-		if (list[i].kind >= SEND && list[i].stream)
-			cuStreamSynchronize(list[i].stream);
+	ncclResult_t r = put_pairs(list, n);
 	pthread_mutex_lock(&lock);
-	for (int i = 0; i < n && r == ncclSuccess; i++)
-		if (list[i].kind == SEND) {
-			struct call **box = &list[i].comm->w->box[list[i].comm->rank][list[i].peer];
-			while (*box && !list[i].comm->w->gone)
-				pthread_cond_wait(&change, &lock);
-			*box = &list[i];
-			pthread_cond_broadcast(&change);
-		}
-	for (int i = 0; i < n && r == ncclSuccess; i++)
-		if (list[i].kind == RECV)
-			r = receive(&list[i]);
-	for (int i = 0; i < n; i++)
-		if (list[i].kind == SEND) {
-			struct call **box = &list[i].comm->w->box[list[i].comm->rank][list[i].peer];
-			while (*box == &list[i] && !list[i].comm->w->gone && r == ncclSuccess)
-				pthread_cond_wait(&change, &lock);
-			if (*box == &list[i])
-				*box = NULL, r = ncclRemoteError;
-		}
 	for (int i = 0; i < n && r == ncclSuccess; i++)
 		if (list[i].kind == WINDOW)
 			r = together(&list[i]);
 	pthread_mutex_unlock(&lock);
 	for (int i = 0; i < n && r == ncclSuccess; i++)
 		if (list[i].kind < WINDOW)
-			r = fo_software_enqueue_met(list[i].stream, pass, over, &list[i], sizeof list[i], "collective")
-				    ? ncclUnhandledCudaError
-				    : ncclSuccess;
+			r = put_work(&list[i], 1);
 	return r;
 }
 

@@ -186,6 +186,7 @@ static void pop(struct soft_stream *s)
 		for (int i = 0; i < e->graph->nodes; i++)
 			soft_ticket_drop(e->tickets[i]);
 		e->graph->running = false;
+		e->graph->launched--;
 		soft_graph_drop(e->graph);
 		free(e->left);
 		free(e->tickets);
@@ -361,9 +362,22 @@ CUresult soft_put(struct soft_stream *s, struct soft_work w)
 {
 	if (s->capture)
 		return capture_work(s, w);
+	if (w.begun)
+		w.begun(w.args);
 	append(s)->work = w;
 	soft_some();
 	return CUDA_SUCCESS;
+}
+
+/* Nodes that begin with a launch are its own: one launch at a time. */
+static void begin_nodes(struct soft_graph *g)
+{
+	for (int i = 0; i < g->nodes; i++) {
+		while (g->node[i].work.begun && g->launched)
+			step_or_wait();
+		if (g->node[i].work.begun)
+			g->node[i].work.begun(g->node[i].work.args);
+	}
 }
 
 CUresult soft_put_graph(struct soft_stream *s, struct soft_graph *g)
@@ -371,10 +385,12 @@ CUresult soft_put_graph(struct soft_stream *s, struct soft_graph *g)
 	if (s->capture)
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* the driver would make it a child; nobody here needs
 								 that */
+	begin_nodes(g);
 	struct soft_entry *e = append(s);
 	e->work = (struct soft_work){ .kind = SOFT_GRAPH, .name = "graph" };
 	e->graph = g;
 	g->refs++;
+	g->launched++;
 	e->left = get((size_t)(g->nodes + 1) * sizeof *e->left);
 	e->tickets = get((size_t)(g->nodes + 1) * sizeof(struct soft_ticket *));
 	for (int i = 0; i < g->nodes; i++) {

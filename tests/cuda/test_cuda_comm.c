@@ -1,7 +1,9 @@
 /* Groups of devices over NCCL (src/comm): a rank alone on any device, several as threads where the device and NCCL are
  * the software ones. */
 #include "comm/nccl.h"
+#include "base/clock.h"
 #include "base/mem.h"
+#include "comm/local.h"
 #include "support/cuda.h"
 
 #include <pthread.h>
@@ -349,6 +351,63 @@ static void test_ring(void **state)
 	among(ring);
 }
 
+/* Two ranks that each list their receive first, on streams of their own. A communicator does its calls one by one, so
+ * with one for both directions neither ends; with one for each direction both do. */
+static struct fo_comm *host[2][2];
+static bool ends(struct member *m, struct fo_comm *from, struct fo_comm *to, struct pair *mine, struct pair *theirs)
+{
+	const int64_t until = fo_now_ns() + 20000000;
+	fo_cuda_stream other;
+	fo_cuda_event over;
+	bool done = false;
+	ok(fo_cuda_stream_new(m->cuda, &other));
+	ok(fo_cuda_event_new(m->cuda, false, &over));
+	fill(mine, FO_F32, m->rank, N);
+	in(m->cuda, mine, m->s);
+	ok(CALL(from, RECV, SUM, NULL, theirs->device, N, FO_F32, 1 - m->rank, other));
+	ok(CALL(to, SEND, SUM, mine->device, NULL, N, FO_F32, 1 - m->rank, m->s));
+	ok(fo_cuda_event_record(m->cuda, over, other, false));
+	while (!done && (from != to || fo_now_ns() < until))
+		ok(fo_cuda_event_done(m->cuda, over, &done));
+	done &= fo_comm_check(to) == FO_OK; /* what ends because the other rank has given up has not been done */
+	if (!done)
+		fo_comm_abort(to);
+	ok(fo_cuda_stream_wait(m->cuda, m->s));
+	fo_cuda_event_free(m->cuda, over);
+	ok(fo_cuda_stream_wait(m->cuda, other));
+	fo_cuda_stream_free(m->cuda, other);
+	return done;
+}
+static void directions(struct member *m)
+{
+	struct fo_comm *way[2], *from, *to;
+	if (m->rank > 1)
+		return;
+	struct pair mine = pair_new(m->cuda, N * 4), theirs = pair_new(m->cuda, N * 4);
+	for (int k = 0; k < 2; k++)
+		ok(fo_comm_nccl_pair(&way[k], m->cuda, host[k][m->rank], m->rank == k));
+	from = way[1 - m->rank], to = way[m->rank];
+	NEED(ends(m, from, to, &mine, &theirs));
+	out(m->cuda, &theirs, m->s);
+	for (int i = 0; i < N; i++)
+		NEED(get(&theirs, FO_F32, i) == number(1 - m->rank, i));
+	NEED(fo_comm_received(from) == N * 4 && fo_comm_received(to) == 0);
+	NEED(!ends(m, way[0], way[0], &mine, &theirs));
+	pair_free(m->cuda, &mine);
+	pair_free(m->cuda, &theirs);
+	for (int k = 0; k < 2; k++)
+		fo_comm_close(way[k]);
+}
+static void test_directions(void **state)
+{
+	(void)state;
+	for (int k = 0; k < 2; k++)
+		ok(fo_comm_local_open(2, &(struct fo_comm_local){ 0 }, host[k]));
+	among(directions);
+	for (int k = 0; k < 4; k++)
+		fo_comm_close(host[k / 2][k % 2]);
+}
+
 /* Every rank sends a part of its own to each, itself included. */
 static void all_to_all(struct member *m)
 {
@@ -499,11 +558,12 @@ static void test_meet(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_alone),    cmocka_unit_test(test_memory),
-					    cmocka_unit_test(test_refused),  cmocka_unit_test(test_collectives),
-					    cmocka_unit_test(test_ring),     cmocka_unit_test(test_all_to_all),
-					    cmocka_unit_test(test_disagree), cmocka_unit_test(test_give_up),
-					    cmocka_unit_test(test_env),      cmocka_unit_test(test_meet) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_alone),      cmocka_unit_test(test_memory),
+					    cmocka_unit_test(test_refused),    cmocka_unit_test(test_collectives),
+					    cmocka_unit_test(test_ring),       cmocka_unit_test(test_directions),
+					    cmocka_unit_test(test_all_to_all), cmocka_unit_test(test_disagree),
+					    cmocka_unit_test(test_give_up),    cmocka_unit_test(test_env),
+					    cmocka_unit_test(test_meet) };
 	const struct fo_comm_place place = { .ranks = 1 };
 	struct fo_comm *comm;
 	int status;

@@ -2,9 +2,13 @@
  * of up to 512 ranks, pipelines, passes and ranks in them. FLATOUT_MESH_CASES asks for another number of cases,
  * FLATOUT_RANK_SEED for others. Legality is alike, with the same words; bytes on the wire, by group and
  * lane, and bytes that persist are equal; what lives in the arena lies between the bounds. That transports carry what
- * programs say is test_data_parallel.c's affair. */
+ * programs say is test_data_parallel.c's affair.
+ *
+ * And what pass/planned.h says of the memory of all ranks, from few programs and few micro-batches, against the plans
+ * of all programs, each lowered whole as the executor does. FLATOUT_PLANNED_CASES asks for another number of those. */
 #include "base/clock.h"
 #include "pass/pass.h"
+#include "pass/planned.h"
 #include "program/mesh_cost.h"
 #include "support/choices.h"
 #include "support/must.h"
@@ -250,6 +254,92 @@ static void test_random_meshes(void **state)
 		assert_true(seen[i] >= cases / 100);
 }
 
+/* ---- plans of all ranks ---- */
+
+/* Meshes of few ranks and steps of many micro-batches, with fp8 and activations in host memory, too. */
+static void draw_many(struct drawn *x, bool stages)
+{
+	do
+		draw(x);
+	while (fo_mesh_ranks(&x->low.mesh) > 8 || (x->low.mesh.pp > 1) != stages);
+	if (choices_draw(3))
+		x->low.micro_batches += choices_draw(x->low.mesh.pp > 1 ? 16 * x->low.mesh.pp : 16);
+	if (choices_draw(4) == 0)
+		choices_fp8(&x->low.pass, &x->m);
+	if (choices_draw(4) == 0)
+		x->low.pass.offload = choices_draw(x->m.layers);
+}
+
+/* What lowering in full plans, by stage: of the rank that takes most, with what is alive on rank `of`. */
+static void plan_whole(const struct drawn *x, const struct fo_planned *of, struct fo_planned *stage)
+{
+	struct fo_lowering low = x->low;
+	const int32_t ranks = fo_mesh_ranks(&low.mesh);
+	for (low.mesh.rank = 0; low.mesh.rank < ranks; low.mesh.rank++) {
+		struct fo_program p;
+		struct fo_unrolled u;
+		struct fo_planned *s = &stage[fo_mesh_stage(&low.mesh)];
+		must(fo_pass_build_unverified(&p, &x->m, &low)); /* the caller has verified one of them */
+		must(fo_unroll(&p, &u));
+		fo_plan(&p, &u);
+		if (u.persistent_bytes + u.arena_bytes > s->persistent + s->arena) {
+			s->persistent = u.persistent_bytes;
+			s->arena = u.arena_bytes;
+			s->host = u.host_arena_bytes;
+		}
+		if (low.mesh.rank == of[fo_mesh_stage(&low.mesh)].rank)
+			s->live = u.max_live_bytes;
+		fo_unrolled_fini(&u);
+		fo_program_fini(&p);
+	}
+}
+
+static void test_planned(void **state)
+{
+	(void)state;
+	enum { USUAL = 20, STAGES = 16 };
+	const char *asked = getenv("FLATOUT_PLANNED_CASES");
+	const int cases = asked ? atoi(asked) : USUAL;
+	int legal = 0, few = 0, staged = 0;
+	while (legal < cases) {
+		struct drawn x;
+		struct fo_planned stage[STAGES] = { 0 }, whole[STAGES] = { 0 };
+		struct fo_planned_job job = { .stage = stage };
+		struct fo_program p;
+		draw_many(&x, legal % 2);
+		if (fo_pass_build(&p, &x.m, &x.low) != FO_OK) {
+			fo_err_clear();
+			continue;
+		}
+		fo_program_fini(&p);
+		must(fo_pass_plan_job(&x.m, &x.low, 0, &job));
+		assert_null(job.why);
+		plan_whole(&x, stage, whole);
+		for (int32_t s = 0; s < fo_mesh_pp(&x.low.mesh); s++) {
+			const struct fo_planned *a = &stage[s], *b = &whole[s];
+			int64_t sum = 0;
+			for (int i = 0; i < FO_PLANNED_PARTS; i++) {
+				assert_true(a->part[i] >= 0);
+				sum += a->part[i];
+			}
+			assert_true(sum == fo_planned_bytes(a));
+			if (a->persistent + a->arena != b->persistent + b->arena || a->live != b->live)
+				fail_msg("%s: %lld micro-batches (%lld lowered), fp8 %d, offload %d: stage %d takes "
+					 "%lld + %lld (%lld alive), lowered whole %lld + %lld (%lld alive)",
+					 x.label, (long long)x.low.micro_batches, (long long)job.micro_batches,
+					 (int)x.low.pass.fp8, (int)x.low.pass.offload, s, (long long)a->persistent,
+					 (long long)a->arena, (long long)a->live, (long long)b->persistent,
+					 (long long)b->arena, (long long)b->live);
+		}
+		few += job.micro_batches < x.low.micro_batches;
+		staged += x.low.mesh.pp > 1 && job.micro_batches < x.low.micro_batches;
+		legal++;
+	}
+	print_message("%d meshes are planned to the byte, %d from fewer micro-batches, %d of these with stages\n",
+		      legal, few, staged);
+	assert_true(few >= cases / 6 && staged >= cases / 10);
+}
+
 static void test_what_is_not_known(void **state)
 {
 	(void)state;
@@ -308,6 +398,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random_meshes),
+		cmocka_unit_test(test_planned),
 		cmocka_unit_test(test_what_is_not_known),
 		cmocka_unit_test(test_speed),
 	};

@@ -80,7 +80,7 @@ static void run(const struct step_batch *b, struct fo_passes pass, double flop_s
 	const struct fo_exec_options o = { .isa = FO_ISA_REF, .threads = 1, .pace = &pace, .timeline_steps = 4 };
 	step_rig_lower(&r, &m, &low, b, &o);
 	const uint64_t before = step_rig_hash(&r);
-	struct fo_op_time *of = fo_rates_step(&rates, &r.program, fo_exec_unrolled(r.exec), -1);
+	struct fo_op_time *of = fo_rates_step(&rates, &r.program, fo_exec_unrolled(r.exec), -1, NULL);
 	memset(out, 0, sizeof *out);
 	for (int i = 0; i < fo_exec_unrolled(r.exec)->n; i++)
 		if (fo_op_has_kernel(fo_instance_op(&r.program, fo_exec_unrolled(r.exec), i)->kind))

@@ -98,10 +98,9 @@ static void build(struct ranks_rank *r, struct fo_program *p)
 static void count_received(struct ranks_rank *r, int sign)
 {
 	for (int g = 0; g < FO_GROUP_COUNT; g++)
-		for (int l = 0; l < FO_LANE_COUNT; l++)
-			for (int k = 0; r->links.of[g][l] && k < FO_COMM_KINDS; k++)
-				r->received_by[g][k] += sign *
-							fo_comm_received_by(r->links.of[g][l], (enum fo_comm_kind)k);
+		for (int k = 0; k < FO_COMM_KINDS; k++)
+			r->received_by[g][k] += sign *
+						fo_links_received(&r->links, (enum fo_group)g, (enum fo_comm_kind)k);
 	r->received = 0;
 	for (int g = 0; g < FO_GROUP_COUNT; g++)
 		for (int k = 0; k < FO_COMM_KINDS; k++)

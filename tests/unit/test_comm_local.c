@@ -396,6 +396,43 @@ static void test_stuck(void **state)
 		fo_comm_close(c[r]);
 }
 
+static void count_told(void *ctx) { ++*(int *)ctx; }
+
+/* A rank that listens is told when the last rank has come to a call of its own, when that one's part is done, and when
+ * the job ends; not of calls of others, and of nothing once it stopped listening. */
+static void test_listen(void **state)
+{
+	(void)state;
+	struct fo_comm *c[3];
+	struct fo_comm_request q[3], other[2];
+	int told[3] = { 0 };
+	bool done;
+	float x[3] = { 1, 2, 3 }, got = 0;
+	const struct fo_comm_call send = { .kind = FO_COMM_SEND, .from = x, .n = 1, .dtype = FO_F32, .peer = 2 },
+				  receive = { .kind = FO_COMM_RECV, .to = &got, .n = 1, .dtype = FO_F32, .peer = 1 };
+	NEED(fo_comm_local_open(3, NULL, c) == FO_OK);
+	for (int r = 0; r < 3; r++)
+		NEED(fo_comm_listen(c[r], count_told, &told[r]));
+	NEED(fo_comm_start(c[1], &send, &other[0]) == FO_OK);
+	NEED(fo_comm_start(c[2], &receive, &other[1]) == FO_OK);
+	NEED(!told[0] && told[1] == 1 && !told[2]);
+	for (int r = 0; r < 3; r++) {
+		const struct fo_comm_call sum = {
+			.kind = FO_COMM_ALL_REDUCE, .from = &x[r], .to = &x[r], .n = 1, .dtype = FO_F32
+		};
+		NEED(fo_comm_start(c[r], &sum, &q[r]) == FO_OK);
+	}
+	NEED(told[0] == 1 && told[1] == 2 && told[2] == 0);
+	for (int r = 0; r < 3; r++)
+		NEED(fo_comm_test(c[r], &q[r], &done) == FO_OK && !done);
+	NEED(told[0] == 2 && told[1] == 3 && told[2] == 0); /* rank 2 was the last to add its part */
+	NEED(fo_comm_listen(c[0], NULL, NULL));
+	fo_comm_abort(c[1]);
+	NEED(told[0] == 2 && told[1] == 4 && told[2] == 1);
+	for (int r = 0; r < 3; r++)
+		fo_comm_close(c[r]);
+}
+
 /* Six kinds of calls at four sizes; measured again they replace themselves, and a profile holds them. */
 static void test_measure(void **state)
 {
@@ -422,9 +459,9 @@ static void test_measure(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_measure), cmocka_unit_test(test_kinds), cmocka_unit_test(test_point_to_point),
-		cmocka_unit_test(test_mesh),    cmocka_unit_test(test_links), cmocka_unit_test(test_faults),
-		cmocka_unit_test(test_stuck),
+		cmocka_unit_test(test_measure), cmocka_unit_test(test_kinds),  cmocka_unit_test(test_point_to_point),
+		cmocka_unit_test(test_mesh),    cmocka_unit_test(test_links),  cmocka_unit_test(test_faults),
+		cmocka_unit_test(test_stuck),   cmocka_unit_test(test_listen),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,6 +91,12 @@ static void test_machine(void **state)
 	assert_non_null(strstr(fo_err_text(), "3 threads"));
 	assert_int_equal(fo_rates_init(&r, &none, 1), FO_EUNSUPPORTED);
 	assert_int_equal(fo_rates_threads(&none), 0);
+	assert_int_equal(fo_rates_cores(&none), 0);
+	assert_int_equal(fo_rates_cores(&m), 2);
+	/* Ranks of two threads each were measured, and the peak of all four. */
+	fo_limits_peak_put(&m, &(struct fo_limits_peak){ .dtype = "bf16", .threads = 4 });
+	assert_int_equal(fo_rates_threads(&m), 2);
+	assert_int_equal(fo_rates_cores(&m), 4);
 	fo_limits_fini(&m);
 }
 
@@ -345,12 +351,88 @@ static void test_reuse(void **state)
 	fo_program_fini(&p);
 }
 
+static void left_alone(struct fo_limits *m, const char *variant, int64_t us, double seconds)
+{
+	struct fo_limits_row r = { .kind = FO_KEPT_ROW, .dtype = "-", .set = "-", .threads = 1, .cold = NAN };
+	snprintf(r.variant, sizeof r.variant, "%s", variant);
+	r.dim[0] = us;
+	r.dim[1] = 1 << 20;
+	r.time = (struct fo_quiet_stats){ 5, 0, seconds, seconds, NAN, NAN };
+	fo_limits_row_add(m, &r);
+}
+
+/* Others empty the last level: a step that takes long finds its weights in memory, what it just wrote still in the
+ * core's own cache; the rows of an operation with and without its operands say what that costs. */
+static void test_lost(void **state)
+{
+	(void)state;
+	struct fo_limits m = machine();
+	struct fo_rates r;
+	struct fo_unrolled u;
+	struct fo_program p = program(512, 256, 1, (struct fo_passes){ 0 });
+	struct fo_caches c;
+	m.cache_bytes = INT64_C(1) << 40;
+	fo_caches_of(&c, &m);
+	assert_true(c.gaps == 0 && fo_caches_lost(&c, 1e9) == 0);
+	left_alone(&m, FO_KEPT_LEFT, 10000, 3e-4);
+	fo_caches_of(&c, &m);
+	assert_int_equal(c.gaps, 0); /* nothing to compare with */
+	left_alone(&m, FO_KEPT_NOT, 1, 5e-4);
+	left_alone(&m, FO_KEPT_LEFT, 1000, 1e-4);
+	left_alone(&m, FO_KEPT_LEFT, 100000, 9e-4);
+	left_alone(&m, FO_KEPT_LEFT, 1, 2e-4); /* noise: nothing was lost after longer */
+	fo_caches_of(&c, &m);
+	assert_int_equal(c.gaps, 4);
+	near(c.second, 1 << 20);
+	assert_true(fo_caches_lost(&c, -1) == 0 && fo_caches_lost(&c, 1e-6) == 0 && fo_caches_lost(&c, 1e-3) == 0);
+	near(fo_caches_lost(&c, 1e-2), 0.5);
+	near(fo_caches_lost(&c, 5.5e-3), 0.25);
+	near(fo_caches_lost(&c, 1), 1);
+	/* One instance a millisecond, and a pause between steps. */
+	must(fo_unroll(&p, &u));
+	fo_plan(&p, &u);
+	double *at = fo_xmalloc((size_t)(u.n + 1) * sizeof *at);
+	for (int i = 0; i <= u.n; i++)
+		at[i] = 1e-3 * i;
+	const struct fo_step_when when = { at, at + 1, at[u.n] + 1 }, soon = { at, at + 1, at[u.n] };
+	double *lost = fo_reuse_lost(&p, &u, &c, &when), *less = fo_reuse_lost(&p, &u, &c, &soon);
+	const struct fo_op *mm = find(&p, FO_OP_matmul, 0);
+	int weights = 0;
+	for (int i = 0; i < u.n; i++) {
+		assert_true(lost[i] > less[i] - 1e-9 && lost[i] < 1 + 1e-9);
+		if (fo_instance_op(&p, &u, i) != mm || p.slot[u.slot[i]].mb || p.slot[u.slot[i]].layer)
+			continue;
+		/* Of the weights, though pieces of memory that they share with others may be newer. */
+		assert_true(lost[i] > 0 && lost[i] <= fo_reuse_share(&p, mm, 1 << 1));
+		weights++;
+	}
+	assert_int_equal(weights, 1);
+	measured(&m, &p, mm, 0, -1, 0, 1e-3);
+	measured(&m, &p, mm, 0, -1, 1, 3e-3);
+	must(fo_rates_init(&r, &m, 1));
+	struct fo_op_time *hot = fo_rates_step(&r, &p, &u, -1, NULL), *cold = fo_rates_step(&r, &p, &u, -1, &when);
+	for (int i = 0; i < u.n; i++)
+		if (fo_instance_op(&p, &u, i) == mm) {
+			near(hot[i].seconds, 1e-3);
+			assert_int_equal(cold[i].sure, FO_SURE_EXACT);
+			assert_true(fabs(cold[i].seconds - (1e-3 + 2e-3 * lost[i])) < 2e-3 * 0.011);
+		}
+	free(hot);
+	free(cold);
+	free(lost);
+	free(less);
+	free(at);
+	fo_unrolled_fini(&u);
+	fo_program_fini(&p);
+	fo_limits_fini(&m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_machine), cmocka_unit_test(test_signature), cmocka_unit_test(test_products),
 		cmocka_unit_test(test_exact),   cmocka_unit_test(test_memory),    cmocka_unit_test(test_all_passes),
-		cmocka_unit_test(test_reuse),
+		cmocka_unit_test(test_reuse),   cmocka_unit_test(test_lost),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

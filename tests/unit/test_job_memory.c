@@ -15,15 +15,14 @@ static void within(const char *what, double got, double want, double share)
 	if (!(fabs(got - want) <= share * fabs(want)))
 		fail_msg("%s: got %.8g, expected %.8g", what, got, want);
 }
-static void part(const struct fo_job_memory *m, enum fo_job_part p, double want)
+static void part(const struct fo_job_memory *m, enum fo_predict_memory p, double want)
 {
-	within(fo_job_part_name[p], m->part[p].low, want, 1e-12);
-	within(fo_job_part_name[p], m->part[p].high, want, 1e-12);
+	within(fo_predict_memory_name[p], m->part[p].low, want, 1e-12);
+	within(fo_predict_memory_name[p], m->part[p].high, want, 1e-12);
 }
 static double states(const struct fo_job_memory *m)
 {
-	return m->part[FO_JOB_PART_WEIGHTS].high + m->part[FO_JOB_PART_GRADIENTS].high +
-	       m->part[FO_JOB_PART_OPTIMIZER].high;
+	return m->part[FO_PREDICT_WEIGHTS].high + m->part[FO_PREDICT_GRADIENTS].high + m->part[FO_PREDICT_STATES].high;
 }
 
 /* Weights of Llama-3.1-8B, counted by hand: 32 layers of 4096 x (4096 + 2 x 1024 + 4096 + 3 x 14336) + 2 x 4096, two
@@ -39,19 +38,19 @@ static void test_fsdp(void **state)
 	job_rig_init(&g, "torchtitan", "8xH100");
 	memory(&g, &m);
 	assert_null(m.unknown);
-	part(&m, FO_JOB_PART_WEIGHTS, 4 * P8 / 8);
-	part(&m, FO_JOB_PART_GRADIENTS, 4 * P8 / 8);
-	part(&m, FO_JOB_PART_OPTIMIZER, 8 * P8 / 8);
+	part(&m, FO_PREDICT_WEIGHTS, 4 * P8 / 8);
+	part(&m, FO_PREDICT_GRADIENTS, 4 * P8 / 8);
+	part(&m, FO_PREDICT_STATES, 8 * P8 / 8);
 	within("states", states(&m), 16.06e9, 1e-3);
 	job_set(&g, FO_JOB_DP_REPLICATE, 2); /* HSDP: four ranks share one replica */
 	memory(&g, &m);
-	part(&m, FO_JOB_PART_OPTIMIZER, 8 * P8 / 4);
+	part(&m, FO_PREDICT_STATES, 8 * P8 / 4);
 	job_set(&g, FO_JOB_PARAM_DTYPE, FO_JOB_BF16);
 	job_set(&g, FO_JOB_MOMENTS, FO_JOB_BF16);
 	memory(&g, &m);
-	part(&m, FO_JOB_PART_WEIGHTS, 2 * P8 / 4);
-	part(&m, FO_JOB_PART_GRADIENTS, 2 * P8 / 4);
-	part(&m, FO_JOB_PART_OPTIMIZER, 4 * P8 / 4);
+	part(&m, FO_PREDICT_WEIGHTS, 2 * P8 / 4);
+	part(&m, FO_PREDICT_GRADIENTS, 2 * P8 / 4);
+	part(&m, FO_PREDICT_STATES, 4 * P8 / 4);
 	job_rig_fini(&g);
 }
 
@@ -94,7 +93,7 @@ static void test_zero(void **state)
 	job_set(&g, FO_JOB_ZERO, 2);
 	job_set(&g, FO_JOB_OFFLOAD_OPTIMIZER, 1);
 	memory(&g, &m);
-	part(&m, FO_JOB_PART_OPTIMIZER, 0);
+	part(&m, FO_PREDICT_STATES, 0);
 	within("host", m.host.low, 12 * P8 / 16, 1e-12);
 	job_rig_fini(&g);
 }
@@ -108,7 +107,7 @@ static void test_8bit(void **state)
 	job_rig_init(&g, "hf", "8xH100");
 	g.job.value[FO_JOB_OPTIMIZER].text = "adamw_bnb_8bit";
 	memory(&g, &m);
-	part(&m, FO_JOB_PART_OPTIMIZER, 2 * (1 + 4 / 256.) * P8 / 8);
+	part(&m, FO_PREDICT_STATES, 2 * (1 + 4 / 256.) * P8 / 8);
 	job_rig_fini(&g);
 }
 
@@ -129,17 +128,17 @@ static void test_adapters(void **state)
 	job_set(&g, FO_JOB_BASE_BITS, 4);
 	memory(&g, &m);
 	double ends = 2 * 128256. * 4096, least = 16 * 13312. * 32, most = 16 * (16384. + 10240 + 55296) * 32;
-	struct fo_range weights = m.part[FO_JOB_PART_WEIGHTS], states = m.part[FO_JOB_PART_OPTIMIZER];
+	struct fo_range weights = m.part[FO_PREDICT_WEIGHTS], states = m.part[FO_PREDICT_STATES];
 	within("weights, low", weights.low, (P8 - ends) * 4.125 / 8 + 2 * ends + 2 * least, 1e-12);
 	within("weights, high", weights.high, (P8 - ends) * 4.5 / 8 + 4 * ends + 4 * most, 1e-12);
-	within("gradients", m.part[FO_JOB_PART_GRADIENTS].high, 4 * most, 1e-12);
+	within("gradients", m.part[FO_PREDICT_GRADIENTS].high, 4 * most, 1e-12);
 	within("moments", states.low, 8 * least, 1e-12);
 	within("moments and masters", states.high, 12 * most, 1e-12);
 	assert_int_equal(whole.fit, FO_JOB_FITS_NOT);
 	assert_int_equal(m.fit, FO_JOB_FITS);
 	job_set(&g, FO_JOB_BASE_BITS, 16);
 	memory(&g, &m);
-	assert_true(m.part[FO_JOB_PART_WEIGHTS].low >= 2 * P8 && m.part[FO_JOB_PART_WEIGHTS].high < 2.1 * P8);
+	assert_true(m.part[FO_PREDICT_WEIGHTS].low >= 2 * P8 && m.part[FO_PREDICT_WEIGHTS].high < 2.1 * P8);
 	job_rig_fini(&g);
 }
 
@@ -199,11 +198,11 @@ static void test_activations(void **state)
 	/* The working space of a layer, in bytes of a token: gradients of two rows of h and of two of the three
 	 * matrices. */
 	double layer = 4 * 4096. + 4 * 14336, all = 8192 * (32 * layer_bytes() + layer);
-	struct fo_range kept = one.part[FO_JOB_PART_ACTIVATIONS];
+	struct fo_range kept = one.part[FO_PREDICT_ACTIVATIONS];
 	double logits = 8192 * 128 * 2; /* bf16, in the same place as the working space */
 	within("low", kept.low, 0.97 * (all - logits), 1e-6);
 	within("high", kept.high, 1.06 * (all - logits), 1e-6);
-	within("twice", two.part[FO_JOB_PART_ACTIVATIONS].low, 2 * kept.low, 1e-9);
+	within("twice", two.part[FO_PREDICT_ACTIVATIONS].low, 2 * kept.low, 1e-9);
 	job_rig_fini(&g);
 }
 
@@ -218,7 +217,7 @@ static void test_full_recompute(void **state)
 	memory(&g, &none);
 	job_set(&g, FO_JOB_RECOMPUTE, FO_JOB_RECOMPUTE_FULL);
 	memory(&g, &full);
-	double saved = none.part[FO_JOB_PART_ACTIVATIONS].low - full.part[FO_JOB_PART_ACTIVATIONS].low;
+	double saved = none.part[FO_PREDICT_ACTIVATIONS].low - full.part[FO_PREDICT_ACTIVATIONS].low;
 	/* One layer is there whole while its backward runs, so 31 save all but their input. */
 	double least = 0.97 * 8192 * (31 * (layer_bytes() - 2 * 4096.) - 2 * 4096.);
 	assert_true(saved >= least * 0.99 && saved <= 0.97 * 8192 * 32 * layer_bytes());
@@ -227,9 +226,9 @@ static void test_full_recompute(void **state)
 	job_set(&g, FO_JOB_RECOMPUTE_LAYERS, 8);
 	struct fo_job_memory some;
 	memory(&g, &some);
-	assert_true(some.part[FO_JOB_PART_ACTIVATIONS].low > full.part[FO_JOB_PART_ACTIVATIONS].low);
-	assert_true(some.part[FO_JOB_PART_ACTIVATIONS].low <
-		    none.part[FO_JOB_PART_ACTIVATIONS].low + 8192 * layer_bytes());
+	assert_true(some.part[FO_PREDICT_ACTIVATIONS].low > full.part[FO_PREDICT_ACTIVATIONS].low);
+	assert_true(some.part[FO_PREDICT_ACTIVATIONS].low <
+		    none.part[FO_PREDICT_ACTIVATIONS].low + 8192 * layer_bytes());
 	job_rig_fini(&g);
 }
 
@@ -258,7 +257,7 @@ static void test_pipelines(void **state)
 		job_set(&g, FO_JOB_PP_SCHEDULE, row[i].schedule);
 		job_set(&g, FO_JOB_PP_VIRTUAL, row[i].chunks);
 		memory(&g, &m);
-		double inputs = 0.97 * 8192 * 8 * 2 * 4096., kept = m.part[FO_JOB_PART_ACTIVATIONS].low;
+		double inputs = 0.97 * 8192 * 8 * 2 * 4096., kept = m.part[FO_PREDICT_ACTIVATIONS].low;
 		if (i == 0)
 			first = kept - 4 * inputs; /* the working space of one layer */
 		within("in flight", (kept - first) / inputs, row[i].stages_in_flight, 1e-3);
@@ -267,7 +266,7 @@ static void test_pipelines(void **state)
 	job_set(&g, FO_JOB_PP_VIRTUAL, 1);
 	job_set(&g, FO_JOB_PP_SCHEDULE, FO_JOB_SCHEDULE_1F1B);
 	memory(&g, &m);
-	within("two", (m.part[FO_JOB_PART_ACTIVATIONS].low - first) / (0.97 * 8192 * 8 * 2 * 4096.), 2, 1e-3);
+	within("two", (m.part[FO_PREDICT_ACTIVATIONS].low - first) / (0.97 * 8192 * 8 * 2 * 4096.), 2, 1e-3);
 	job_rig_fini(&g);
 }
 
@@ -280,19 +279,20 @@ static void test_divisions(void **state)
 	job_rig_init(&g, "megatron", "8xH200");
 	job_set(&g, FO_JOB_ZERO, 0);
 	job_set(&g, FO_JOB_TP, 8);
+	job_set(&g, FO_JOB_SEQUENCE_PARALLEL, 0);
 	memory(&g, &m);
 	double norms = 65 * 4096.;
-	within("weights", m.part[FO_JOB_PART_WEIGHTS].low, 2 * ((P8 - norms) / 8 + norms), 1e-6);
-	double without = m.part[FO_JOB_PART_ACTIVATIONS].low;
+	within("weights", m.part[FO_PREDICT_WEIGHTS].low, 2 * ((P8 - norms) / 8 + norms), 1e-6);
+	double without = m.part[FO_PREDICT_ACTIVATIONS].low;
 	job_set(&g, FO_JOB_SEQUENCE_PARALLEL, 1);
 	memory(&g, &m);
 	/* Norms of 32 layers are 8 h bytes of a token, of which 7 of 8 go. */
-	assert_true(without - m.part[FO_JOB_PART_ACTIVATIONS].low >= 0.999 * 0.97 * 8192 * 32 * 8 * 4096. * 7 / 8);
-	double cp1 = m.part[FO_JOB_PART_ACTIVATIONS].low;
+	assert_true(without - m.part[FO_PREDICT_ACTIVATIONS].low >= 0.999 * 0.97 * 8192 * 32 * 8 * 4096. * 7 / 8);
+	double cp1 = m.part[FO_PREDICT_ACTIVATIONS].low;
 	job_set(&g, FO_JOB_TP, 4);
 	job_set(&g, FO_JOB_CP, 2);
 	memory(&g, &m);
-	within("as many devices for a sequence", m.part[FO_JOB_PART_ACTIVATIONS].low, cp1, 0.03);
+	within("as many devices for a sequence", m.part[FO_PREDICT_ACTIVATIONS].low, cp1, 0.03);
 	job_rig_fini(&g);
 }
 
@@ -311,8 +311,8 @@ static void test_experts(void **state)
 	job_set(&g, FO_JOB_EP, 8);
 	memory(&g, &m);
 	assert_null(m.unknown);
-	within("weights", m.part[FO_JOB_PART_WEIGHTS].low, 2 * (p.total - experts + experts / 8), 1e-3);
-	within("optimizer", m.part[FO_JOB_PART_OPTIMIZER].low, 12 * ((p.total - experts) / 8 + experts / 8), 1e-3);
+	within("weights", m.part[FO_PREDICT_WEIGHTS].low, 2 * (p.total - experts + experts / 8), 1e-3);
+	within("optimizer", m.part[FO_PREDICT_STATES].low, 12 * ((p.total - experts) / 8 + experts / 8), 1e-3);
 	job_set(&g, FO_JOB_EP, 6);
 	memory(&g, &m);
 	assert_non_null(strstr(m.unknown, "256 experts are not divisible by EP 6"));
@@ -356,7 +356,7 @@ static void test_unknown(void **state)
 	g.job.model_missing = "config.json of the model";
 	memory(&g, &m);
 	assert_string_equal(m.unknown, "config.json of the model");
-	assert_true(isnan(m.total.low) && isnan(m.part[FO_JOB_PART_WEIGHTS].high) && isnan(m.host.low));
+	assert_true(isnan(m.total.low) && isnan(m.part[FO_PREDICT_WEIGHTS].high) && isnan(m.host.low));
 	assert_int_equal(m.fit, FO_JOB_FIT_UNKNOWN);
 	g.job.has_model = true;
 	g.job.value[FO_JOB_SEQ].number = NAN;
@@ -411,7 +411,7 @@ static void test_properties(void **state)
 		memory(&g, &m);
 		assert_null(m.unknown);
 		struct fo_range sum = { 0, 0 };
-		for (int i = 0; i < FO_JOB_PARTS; i++) {
+		for (int i = 0; i < FO_PREDICT_MEMORIES; i++) {
 			assert_true(m.part[i].low >= 0 && m.part[i].low <= m.part[i].high);
 			sum = fo_range_plus(sum, m.part[i]);
 		}

@@ -68,7 +68,7 @@ static void open_line(struct line *l, const struct row *r)
 static struct fo_range published_memory(const struct fo_job_memory *m, const char *kind)
 {
 	struct fo_range sum = { 0, 0 };
-	for (int i = 0; i < FO_JOB_PART_RESERVE; i++)
+	for (int i = 0; i < FO_PREDICT_OVERHEAD; i++)
 		sum = fo_range_plus(sum, m->part[i]);
 	if (!strcmp(kind, "reserved"))
 		sum = fo_range_times(sum, (struct fo_range){ 1.02, 1.08 });

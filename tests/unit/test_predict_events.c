@@ -77,7 +77,9 @@ static double walked(const struct fo_predict_pipeline *o)
 		times[k] = malloc((size_t)parts * sizeof(double));
 		assert_non_null(times[k]);
 		for (int32_t i = 0; i < parts; i++)
-			times[k][i] = (o->fewest + (i % shape.stages < o->full)) / o->chunks * o->layer[k] +
+			times[k][i] = (o->fewest + (i % shape.stages < o->full)) / o->chunks *
+					      (o->layer[k] -
+					       (k == 1 && o->again_stages > 0 && i >= o->again_stages) * o->again) +
 				      (i == parts - 1) * o->head[k] + (k < 2) * o->hop;
 	}
 	const struct fo_pp_times t = { .forward = times[0], .input = times[1], .weight = times[2] };
@@ -105,6 +107,25 @@ static struct fo_predict_pipeline draw_pipeline(enum fo_predict_schedule schedul
 	p.head[0] = .3 * head, p.head[1] = .35 * head, p.head[2] = .35 * head;
 	p.hop = draw(2) ? uniform(0, .2) : 0;
 	return p;
+}
+
+/* Stages in front that recompute, the others not. */
+static void test_front(void **state)
+{
+	(void)state;
+	const int cases = asked(300);
+	for (int uneven = 0; uneven < 2; uneven++) {
+		struct errors e = { 0 };
+		for (int i = 0; i < cases; i++) {
+			struct fo_predict_pipeline p = draw_pipeline(FO_PREDICT_1F1B, uneven);
+			p.again = uniform(0, 1);
+			p.layer[1] += p.again;
+			p.again_stages = (double)(1 + draw((uint64_t)p.stages - 1));
+			put(&e, fo_predict_pipeline_s(&p) / walked(&p) - 1);
+		}
+		hold(&e, uneven ? "recomputation in front, uneven stages" : "recomputation in front, even stages",
+		     uneven ? 2e-3 : 1e-12, uneven ? .02 : 1e-12);
+	}
 }
 
 static void test_slots(void **state)
@@ -168,6 +189,8 @@ static void draw_division(struct fo_plan_asked *a, struct fo_predict_layout *l)
 						 .zero = (double)draw(4),
 						 .micro_batch = (double)(1 << draw(3)),
 						 .recompute = again[draw(5)] };
+		if (l->pp > 1 && a->framework->again & 1u << FO_PLAN_AGAIN_FRONT && draw(2))
+			l->recompute = 1, l->again_stages = (double)draw((uint64_t)l->pp);
 		const uint64_t dp = 1u << draw(6);
 		l->sp = l->tp > 1 && draw(4);
 		l->schedule = l->chunks > 1 ? FO_PREDICT_INTERLEAVED : FO_PREDICT_1F1B;
@@ -197,7 +220,7 @@ static void test_random_configurations(void **state)
 	(void)state;
 	const int cases = asked(200);
 	struct errors e = { 0 };
-	int pipelines = 0, uneven = 0, small = 0;
+	int pipelines = 0, uneven = 0, small = 0, front = 0;
 	for (int i = 0; i < cases; i++) {
 		struct fo_plan_asked a;
 		struct fo_plan_timeline t;
@@ -217,11 +240,13 @@ static void test_random_configurations(void **state)
 				      l.micro_batches, t.run.step_s, s.seconds, s.slots.hop);
 		put(&e, off);
 		pipelines += l.pp > 1, uneven += l.pp > 1 && s.full > 0, small += l.micro_batches < l.pp;
+		front += l.again_stages > 0;
 		fo_plan_timeline_fini(&t);
 	}
-	print_message("%d have pipelines, %d uneven stages, %d fewer micro-batches than stages\n", pipelines, uneven,
-		      small);
-	assert_true(pipelines > cases / 5 && uneven > cases / 50 && small > cases / 50);
+	print_message("%d have pipelines, %d uneven stages, %d fewer micro-batches than stages, %d recompute in the "
+		      "first stages\n",
+		      pipelines, uneven, small, front);
+	assert_true(pipelines > cases / 5 && uneven > cases / 50 && small > cases / 50 && front > cases / 100);
 	hold(&e, "jobs", .005, .02);
 }
 
@@ -241,6 +266,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_slots),
+		cmocka_unit_test(test_front),
 		cmocka_unit_test(test_random_configurations),
 	};
 	return cmocka_run_group_tests(tests, load, unload);

@@ -37,7 +37,7 @@ static void test_own(void **state)
 	assert_true(s.overall.covered >= .9 * s.overall.rows && s.overall.rows > 600);
 	assert_true(s.overall.mean < .06 && s.overall.median < .042);
 	assert_true(s.overall.inside > .72 && s.overall.inside < .88 && s.overall.width < .10);
-	assert_true(s.overall.memory < .08 && s.overall.memory_pooled < .15);
+	assert_true(s.overall.memory < .04 && s.overall.memory_median < .02);
 	assert_true(s.moe.rows == 123 && s.moe.mean < .18);
 	for (int i = 0; i < s.groups; i++)
 		if (s.group[i].rows >= 20)

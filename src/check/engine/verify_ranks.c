@@ -331,8 +331,6 @@ void fo_verify_ranks(struct fo_verify_run *v)
 	make_text(&text, ranks);
 	for (size_t i = 0; i < sizeof form / sizeof *form; i++) {
 		const char *why = why_not(&form[i], ranks);
-		if (!why && form[i].pp > 1 && v->o->cuda)
-			why = "stages of a pipeline have run on processors alone so far";
 		if (why)
 			fo_verify_add(v, fo_verify_group(v, "%d ranks%s", ranks, form[i].name), "3 optimizer steps", "",
 				      FO_VERIFY_NOT_CHECKED, why);

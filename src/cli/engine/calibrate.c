@@ -7,6 +7,7 @@
 #include "kernel/calibrate.h"
 #include "kernel/ceilings.h"
 #include "kernel/crowd.h"
+#include "kernel/kept.h"
 #include "train/overhead.h"
 
 #include <math.h>
@@ -84,6 +85,9 @@ static fo_status measure(struct fo_limits *m, struct fo_ceilings_options *o)
 #define LINKS_S 10
 #define PEAK_S 0.5
 #define CROWD_S 5
+/* Ten spans of the longest wait; a tenth of the time where less is asked for. */
+#define KEPT_S 4
+#define KEPT_SHARE 0.1
 
 static double links_seconds(const struct fo_cli_calibration *c)
 {
@@ -150,6 +154,10 @@ fo_status fo_cli_calibrate(const char *path, const struct fo_cli_calibration *c)
 		fprintf(stderr, "calibrating: a minute or some\n");
 	fo_state_watch_start(&s.watch, "");
 	fo_status st = c->links_alone ? FO_OK : measure(&m, &o);
+	if (st == FO_OK && !c->links_alone) {
+		progress(&s, "what caches keep", 1);
+		st = fo_kept_measure(c->seconds > 0 ? fmin(KEPT_SHARE * c->seconds, KEPT_S) : KEPT_S, &m);
+	}
 	if (st == FO_OK && c->ranks > 1)
 		st = measure_links(&m, c, &s);
 	if (!c->links_alone)

@@ -198,6 +198,11 @@ static void load(enum fo_cuda_lib which)
 	print_version(l, version);
 	if (which == FO_CUDA_CUDNN)
 		judge_cudnn(l, version);
+	/* The driver reads this when it starts (CUDA C programming guide, environment variables: 1 to 32, 8 if unset).
+	 * Streams that share a queue wait for each other, and a rank has a stream for each of FO_LANE_COUNT lanes: a
+	 * receive must not hold up the send that the other stage waits for. */
+	if (which == FO_CUDA_DRIVER && !l->software)
+		setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	l->good = !l->found.refused;
 }
 
