@@ -297,9 +297,13 @@ static bool wrong(struct fo_schema_reader *r, const struct fo_schema_field *f, c
 	const char *expected = f->expected ? f->expected : type_words[f->type].expected, *got = "nothing";
 	if (r->lenient)
 		return false;
-	if (f->type == FO_SCHEMA_DIMS && json_is_array(v) && json_array_size(v) <= f->size / sizeof(int64_t))
-		expected = type_words[FO_SCHEMA_INT].expected; /* one of the list is not */
-	if (!f->expected && (f->low != 0 || f->high != 0))
+	/* One of the list is wrong, not the list. */
+	const bool element = f->type == FO_SCHEMA_DIMS && json_is_array(v) &&
+			     json_array_size(v) <= f->size / sizeof(int64_t);
+	const bool number = f->type == FO_SCHEMA_REAL || f->type == FO_SCHEMA_INT || f->type == FO_SCHEMA_INT32;
+	if (element)
+		expected = type_words[FO_SCHEMA_INT].expected;
+	if (!f->expected && (number || element) && (f->low != 0 || f->high != 0))
 		snprintf(range, sizeof range, " from %.15g to %.15g", f->low, f->high);
 	const char *null = !f->expected && f->type == FO_SCHEMA_REAL && f->flags & FO_NULLS ? ", or null" : "";
 	if (json_is_array(v))
