@@ -66,14 +66,9 @@ static const char *percent_text(struct fo_doc *d, struct fo_range r)
 
 static const char *division_text(struct fo_doc *d, const struct fo_plan_file_point *p)
 {
-	const char *t = fo_doc_printf(d, "dp %.15g tp %.15g", p->dp, p->tp);
-	if (p->cp > 1)
-		t = fo_doc_printf(d, "%s cp %.15g", t, p->cp);
-	if (p->pp > 1)
-		t = fo_doc_printf(d, "%s pp %.15g", t, p->pp);
-	if (p->ep > 1)
-		t = fo_doc_printf(d, "%s ep %.15g", t, p->ep);
-	return t;
+	struct fo_division x;
+	fo_plan_file_division(p, &x);
+	return fo_cli_division(d, &x, true);
 }
 
 /* A text of a file; NULL: it has none. */
@@ -252,6 +247,7 @@ static void say_notes(struct fo_doc *d, const struct fo_cli_plans *x)
 		if (x->side[i].rates.rent_from)
 			fo_doc_item(d, "rent of %s: %s per device-hour (%s)", letter(d, i),
 				    fo_cli_money(d, x->side[i].rates.rent), x->side[i].rates.rent_from);
+	fo_doc_para(d, "Divisions: %s.", fo_division_legend);
 	fo_doc_remark(
 		d,
 		"Predicted, each with its own best division; nothing was measured there. Energy: at most the rated "

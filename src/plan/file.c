@@ -167,6 +167,24 @@ bool fo_plan_file_same_model(const struct fo_plan_file *a, const struct fo_plan_
 	       a->model_weights == b->model_weights && a->model_active == b->model_active;
 }
 
+void fo_plan_file_division(const struct fo_plan_file_point *p, struct fo_division *o)
+{
+	struct fo_predict_layout l = { .tp = p->tp,
+				       .cp = p->cp,
+				       .pp = p->pp,
+				       .ep = p->ep,
+				       .chunks = p->chunks,
+				       .zero = p->zero,
+				       .shard = p->shard,
+				       .sp = p->sp,
+				       .tp_overlap = p->tp_overlap,
+				       .stages_near = p->stages_near,
+				       .keeps_weights = p->keeps_weights };
+	if (p->schedule > 0 && p->schedule < FO_PREDICT_SCHEDULES)
+		l.schedule = (enum fo_predict_schedule)p->schedule;
+	fo_division_of(&l, p->dp, o);
+}
+
 bool fo_plan_file_is(const char *text, size_t len)
 {
 	static const char key[] = "\"of\"";
