@@ -118,7 +118,7 @@ run 0 plan $eight --framework megatron --precision bf16,fp8 --state fp32,bf16 --
 holds '{p["precision"] for p in d["points"]} <= {"bf16", "fp8"} and d["type"] == d["best"][0]["precision"] == "fp8"' numbers
 holds 'd["best"][0]["step_seconds"] <= 1.05 * d["points"][0]["step_seconds"] < json.load(open("one"))["points"][0]["step_seconds"]' numbers
 holds '{p["precision"] + p["state"] for p in d["points"]} == {"bf16fp32"} and d["more"][5]["with"] == "fp8" and d["more"][5]["times"] > 1.2' one
-run 0 plan $eight --framework megatron --precision fp8,bf16 --state bf16 --fix zero=1,tp=1 --json=numbers
+run 0 plan $eight --framework megatron --precision fp8,bf16 --state bf16 --fix zero=1,tp=2,cp=1 --json=numbers
 holds '{p["state"] for p in d["points"]} == {"bf16"} and "--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16" in d["settings"]["megatron"]' numbers
 "$python" -c 'import json
 open("args", "w").write(json.load(open("numbers"))["settings"]["megatron"] + "--num-layers 32 --hidden-size 4096 --num-attention-heads 32\n")' || wrong "no arguments"
