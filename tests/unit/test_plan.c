@@ -546,6 +546,15 @@ static void reads_back(enum fo_plan_words w, const struct fo_plan_asked *a, cons
 			 r->global_batch, r->recompute, r->chunks, r->sp, asked.job.type, asked.job.format, l->tp,
 			 l->cp, l->pp, l->micro_batch, l->micro_batches, l->zero, l->shard, l->recompute, l->chunks,
 			 l->sp, l->type, l->format, s.data);
+	/* What is read takes the time of what was found, whose type and format are the job's here. */
+	struct fo_predict_step step, found;
+	struct fo_predict_layout same = *l;
+	same.type = 0, same.format = FO_PREDICT_FORMAT_JOB;
+	fo_predict_point(&asked.base, r, &step);
+	fo_predict_point(&asked.base, &same, &found);
+	if (fabs(step.seconds / found.seconds - 1) > 1e-9)
+		fail_msg("%s: planned %.6f s, predicted %.6f s:\n%s", fo_plan_words_id[w], found.seconds, step.seconds,
+			 s.data);
 	fo_job_fini(&job);
 	fo_str_fini(&s);
 }
