@@ -66,14 +66,9 @@ static const char *percent_text(struct fo_doc *d, struct fo_range r)
 
 static const char *division_text(struct fo_doc *d, const struct fo_plan_file_point *p)
 {
-	const char *t = fo_doc_printf(d, "dp %.15g tp %.15g", p->dp, p->tp);
-	if (p->cp > 1)
-		t = fo_doc_printf(d, "%s cp %.15g", t, p->cp);
-	if (p->pp > 1)
-		t = fo_doc_printf(d, "%s pp %.15g", t, p->pp);
-	if (p->ep > 1)
-		t = fo_doc_printf(d, "%s ep %.15g", t, p->ep);
-	return t;
+	struct fo_division x;
+	fo_plan_file_division(p, &x);
+	return fo_cli_division(d, &x, true);
 }
 
 /* A text of a file; NULL: it has none. */
@@ -252,6 +247,7 @@ static void say_notes(struct fo_doc *d, const struct fo_cli_plans *x)
 		if (x->side[i].rates.rent_from)
 			fo_doc_item(d, "rent of %s: %s per device-hour (%s)", letter(d, i),
 				    fo_cli_money(d, x->side[i].rates.rent), x->side[i].rates.rent_from);
+	fo_doc_para(d, "Divisions: %s.", fo_division_legend);
 	fo_doc_remark(
 		d,
 		"Predicted, each with its own best division; nothing was measured there. Energy: at most the rated "
@@ -424,8 +420,12 @@ static fo_status plan_side(const struct fo_cli_call *call, const char *cluster, 
 	fo_status st = fo_cli_plan_read(call, &job, in->fix, NULL, p);
 	if (st == FO_OK)
 		st = side_rates(x, &in->cost, x->sides, sides, a.cluster.device, job.watts);
+	if (st == FO_OK && p->ask.framework->executes)
+		p->ask.programs = fo_plan_programs_new();
 	if (st == FO_OK)
 		st = fo_plan_search(&p->plan, &p->ask);
+	fo_plan_programs_free(p->ask.programs);
+	p->ask.programs = NULL;
 	if (st == FO_ENOMEM)
 		st = fo_hint(fo_fail(FO_ENOMEM, "%s fits on '%s' in none of %lld division%s", a.job.model.name, cluster,
 				     (long long)p->plan.legal, fo_plural(p->plan.legal)),

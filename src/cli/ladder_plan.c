@@ -56,17 +56,10 @@ static bool tried(const struct fo_predicted_rung *r)
 
 static const char *division(struct fo_doc *d, const struct fo_job_asked *j, const struct fo_predict_step *s)
 {
-	static const char *const again[] = { "no recomputation", "part of it computed again", "full recomputation" };
-	const struct fo_predict_layout *l = &j->layout;
-	int mode = l->recompute > 0 || l->recompute_core || l->recompute_ffn;
-	if (l->recompute >= 1)
-		mode = 2;
-	const char *t = fo_doc_printf(d, "dp %.15g, tp %.15g", s->dp, fmax(1, l->tp));
-	if (l->shard > 0 && l->shard < s->dp * fmax(1, l->cp))
-		t = fo_doc_printf(d, "%s, states over %.15g", t, l->shard);
-	if (l->pp > 1)
-		t = fo_doc_printf(d, "%s, pp %.15g", t, l->pp);
-	return fo_doc_printf(d, "%s, micro-batch %.15g, %s", t, l->micro_batch, again[mode]);
+	struct fo_division x;
+	fo_division_of(&j->layout, s->dp, &x);
+	return fo_doc_printf(d, "%s, micro-batch %.15g, %s", fo_cli_division(d, &x, false), j->layout.micro_batch,
+			     fo_cli_recompute(d, &j->layout));
 }
 
 static const char *step_text(struct fo_doc *d, const struct fo_predict_step *s, const struct fo_predict_certainty *sure)

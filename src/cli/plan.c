@@ -274,10 +274,13 @@ static fo_status run(const struct fo_cli_call *call)
 		st = fo_cli_plan_read(call, &in->job, in->fix, &numbers, p);
 	if (st == FO_OK)
 		st = fo_cli_cost_read(&in->cost, a.cluster.device, in->job.watts, &p->rates);
+	if (st == FO_OK && p->ask.framework->executes)
+		p->ask.programs = fo_plan_programs_new();
 	if (st == FO_OK)
 		st = search(in, p);
 	if (st == FO_OK)
 		st = show(call, p);
+	fo_plan_programs_free(p->ask.programs);
 	free(p);
 	fo_cli_job_fini(&a);
 	return st;

@@ -9,6 +9,7 @@
 #include "plan/losses.h"
 #include "plan/more.h"
 #include "plan/plan.h"
+#include "plan/programs.h"
 #include "plan/settings.h"
 
 #include <stdio.h>

@@ -16,62 +16,14 @@ static double cost(const struct fo_plan_point *x) { return 1e6 / x->step.tokens_
 
 /* ---- words ---- */
 
-/* A division in words, and for a narrow table: "dp 2 tp 4 pp 8x5 Z1". */
-struct division_words {
-	const char *without_sp, *async, *chunks, *chunks_end, *near, *zb_h1, *zb_h2, *zero, *over, *keeps;
-	bool narrow; /* formats of states by format_short */
-};
-static const char *const format_short[FO_PREDICT_FORMATS] = {
-	[FO_PREDICT_FORMAT_FP32] = " m32", [FO_PREDICT_FORMAT_SPLIT] = " split",  [FO_PREDICT_FORMAT_BF16] = " m16",
-	[FO_PREDICT_FORMAT_8BIT] = " m8",  [FO_PREDICT_FORMAT_ALL_BF16] = " w16",
-};
-static const struct division_words in_full = { " (no sp)",   " async",           " x ",    " chunks",
-					       " in a node", " ZB-H1",           " ZB-H2", " ZeRO ",
-					       " over ",     " keeping weights", false },
-				   in_short = { "-", "a", "x", "", "n", " zb1", " zb2", " Z", "/", "k", true };
-
-/* The number type and the format of states of a division, where several are searched, else "". */
-static const char *numbers(struct fo_doc *d, const struct fo_cli_planned *p, const struct fo_predict_layout *l,
-			   bool narrow)
-{
-	const struct fo_predict_job *job = &p->job.job;
-	const char *t = "";
-	if (p->ask.types & (p->ask.types - 1))
-		t = fo_doc_printf(d, " %s", fo_cli_job_type_name(p->asked, fo_predict_type_of(job, l)));
-	if (l->format == FO_PREDICT_FORMAT_JOB)
-		return t;
-	return narrow ? fo_doc_printf(d, "%s%s", t, format_short[l->format])
-		      : fo_doc_printf(d, "%s, %s", t, fo_predict_format_row[l->format].says);
-}
-
 static const char *division(struct fo_doc *d, const struct fo_cli_planned *p, const struct fo_plan_point *x,
-			    const struct division_words *w)
+			    bool narrow)
 {
-	const struct fo_predict_layout *l = &x->layout;
-	const char *t = fo_doc_printf(d, "dp %.15g", x->step.dp);
-	if (l->tp > 1)
-		t = fo_doc_printf(d, "%s tp %.15g%s", t, l->tp, l->sp ? "" : w->without_sp);
-	if (l->tp > 1 && l->tp_overlap > 0)
-		t = fo_doc_printf(d, "%s%s", t, w->async);
-	if (l->cp > 1)
-		t = fo_doc_printf(d, "%s cp %.15g", t, l->cp);
-	if (l->pp > 1)
-		t = fo_doc_printf(d, "%s pp %.15g", t, l->pp);
-	if (l->chunks > 1)
-		t = fo_doc_printf(d, "%s%s%.15g%s", t, w->chunks, l->chunks, w->chunks_end);
-	if (l->pp > 1 && l->stages_near)
-		t = fo_doc_printf(d, "%s%s", t, w->near);
-	if (l->schedule == FO_PREDICT_ZERO_BUBBLE || l->schedule == FO_PREDICT_ZB_H2)
-		t = fo_doc_printf(d, "%s%s", t, l->schedule == FO_PREDICT_ZB_H2 ? w->zb_h2 : w->zb_h1);
-	if (l->ep > 1)
-		t = fo_doc_printf(d, "%s ep %.15g", t, l->ep);
-	if (x->step.dp * l->cp > 1)
-		t = fo_doc_printf(d, "%s%s%.0f", t, w->zero, l->zero);
-	if (l->shard > 0)
-		t = fo_doc_printf(d, "%s%s%.15g", t, w->over, l->shard);
-	if (l->keeps_weights)
-		t = fo_doc_printf(d, "%s%s", t, w->keeps);
-	return fo_doc_printf(d, "%s%s", t, numbers(d, p, l, w->narrow));
+	struct fo_division o;
+	fo_division_of(&x->layout, x->step.dp, &o);
+	if (p->ask.types & (p->ask.types - 1)) /* several are searched */
+		o.type = fo_cli_job_type_name(p->asked, fo_predict_type_of(&p->job.job, &x->layout));
+	return fo_cli_division(d, &o, narrow);
 }
 
 static const char *again_text(const struct fo_cli_planned *p, const struct fo_plan_point *x)
@@ -188,7 +140,7 @@ static void say_fewer(struct fo_doc *d, const struct fo_cli_planned *p)
 		       "fewer devices are %s: %s of %s take %s, all take %s: %s, micro-batch %.15g, recomputation: %s",
 		       part * (1 + FO_PLAN_TIE) < all ? "faster" : "as fast", fo_doc_count(d, (int64_t)p->fewer),
 		       fo_doc_count(d, (int64_t)p->ask.devices), fo_doc_num(d, part, FO_DRAW_SECONDS),
-		       fo_doc_num(d, all, FO_DRAW_SECONDS), division(d, p, x, &in_full), x->layout.micro_batch,
+		       fo_doc_num(d, all, FO_DRAW_SECONDS), division(d, p, x, false), x->layout.micro_batch,
 		       again_text(p, x));
 }
 
@@ -223,7 +175,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 	fo_doc_line(d, "searched", "%lld legal division%s in %s: %lld fit in memory and were timed, %lld do not fit",
 		    (long long)p->plan.legal, fo_plural(p->plan.legal), fo_doc_num(d, p->plan.seconds, FO_DRAW_SECONDS),
 		    (long long)p->plan.timed, (long long)p->plan.too_large);
-	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, micro-batch %.15g, recomputation: %s", division(d, p, x, &in_full),
+	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, micro-batch %.15g, recomputation: %s", division(d, p, x, false),
 		       x->layout.micro_batch, again_text(p, x));
 	say_fewer(d, p);
 	if (p->plan.ties > 1)
@@ -244,6 +196,8 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 		    fo_doc_si(d, p->job.job.machine.peak[named_type(p)], "FLOP"), type);
 	fo_doc_line(d, "memory", "%s (%s) of %s a device", fo_doc_num(d, s->bytes, FO_DRAW_BYTES),
 		    fo_cli_range(d, p->named_sure.bytes, FO_DRAW_BYTES), fo_doc_num(d, usable, FO_DRAW_BYTES));
+	if (p->ask.programs)
+		fo_cli_memory_ground(d, s, fo_plan_programs_why(&p->ask, x));
 	say_limit(d, p);
 	fo_cli_say_doubts(d, NULL, p->named_sure.flag, p->named_sure.size);
 	if (c->nodes > 1 && c->net_assumed && !fo_range_known(p->asked->given.net_gb_s))
@@ -255,6 +209,22 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 		fo_doc_line(d, "assumed", "framework: %s (--framework names another)", p->ask.framework->title);
 	for (int i = 0; i < p->job.inferences; i++)
 		fo_doc_line(d, "assumed", "%s", p->job.inferred[i]);
+}
+
+/* Of Flatout's divisions, whose programs are planned otherwise. */
+static bool estimated(const struct fo_cli_planned *p, const struct fo_plan_point *x)
+{
+	return p->ask.programs && !x->step.planned;
+}
+
+static void say_estimates(struct fo_doc *d, const struct fo_cli_planned *p)
+{
+	const char *why = NULL;
+	for (int i = 0; i < p->plan.points; i++)
+		if (fo_cli_planned_shows(p, i) && estimated(p, &p->plan.point[i]))
+			why = fo_plan_programs_why(&p->ask, &p->plan.point[i]);
+	if (why)
+		fo_doc_para(d, "~: an estimate of memory, not the plan of its program: %s.", why);
 }
 
 static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
@@ -271,22 +241,21 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 		mark = i == o->named ? "> " : mark;
 		double last = p->cost ? cost(x) : 100 * x->step.part[FO_PREDICT_BUBBLE] / x->step.seconds;
 		last = fabs(last) < 1e-6 ? 0 : last; /* a rounding error below zero */
-		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, division(d, p, x, &in_short)),
+		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, division(d, p, x, true)),
 			   fo_doc_printf(d, "%.15g", x->layout.micro_batch), again_short(d, x),
 			   fo_doc_num(d, x->step.seconds, FO_DRAW_SECONDS),
 			   fo_doc_printf(d, "%.1f", 100 * x->step.mfu_causal),
-			   fo_doc_printf(d, "%.0f", x->step.bytes / 0x1p30),
+			   fo_doc_printf(d, "%s%.0f", estimated(p, x) ? "~" : "", x->step.bytes / 0x1p30),
 			   fo_doc_printf(d, "%.1f", 100 * exposed(&x->step) / x->step.seconds),
 			   fo_doc_printf(d, p->cost ? "%.3g" : "%.1f", last));
 	}
-	fo_doc_para(
-		d,
-		"> is what to take, = ties with it. tp 4-: without sequence parallelism, 4a: async; pp 8x5: five "
-		"chunks of a stage, 8n: all stages in a node, zb: zero bubble; Z1: ZeRO 1, Z3/8 over 8 ranks, Z3k: "
-		"gathered weights stay until backward; mb: micro-batch; again: layers that are recomputed, 2 st: all of the first two stages. MFU is "
-		"mfu_causal%s; expo: communication that nothing hides; %s.",
-		p->ask.types & (p->ask.types - 1) ? ", over the peak of a division's own number type" : "",
-		p->cost ? "cost: device-seconds of a million tokens" : "bub: the pipeline's bubble");
+	fo_doc_para(d,
+		    "> is what to take, = ties with it. %s; mb: micro-batch; again: layers that are recomputed, 2 st: "
+		    "all of the first two stages. MFU is mfu_causal%s; expo: communication that nothing hides; %s.",
+		    fo_division_legend,
+		    p->ask.types & (p->ask.types - 1) ? ", over the peak of a division's own number type" : "",
+		    p->cost ? "cost: device-seconds of a million tokens" : "bub: the pipeline's bubble");
+	say_estimates(d, p);
 	if (p->ask.formats & ~(1u << FO_PREDICT_FORMAT_JOB))
 		fo_doc_para(d, "What the optimizer keeps: split: masters as the bf16 weight and a low half beside it, "
 			       "the same numbers; m16, m8: moments in bf16, in 8 bits; w16: bf16 weights without "
@@ -294,7 +263,7 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 	fo_doc_heading(d, "Why others lose to the fastest");
 	for (int i = 1; i < o->points; i++)
 		if (fo_cli_planned_shows(p, i))
-			fo_doc_item(d, "%s: %s", division(d, p, &o->point[i], &in_full),
+			fo_doc_item(d, "%s: %s", division(d, p, &o->point[i], false),
 				    why(d, &o->point[0], &o->point[i]));
 }
 
@@ -472,6 +441,7 @@ static void file_point(const struct fo_cli_planned *p, const struct fo_plan_poin
 		.mfu_causal = x->step.mfu_causal,
 		.device_hours = cost(x) / 3600,
 		.bytes = x->step.bytes,
+		.planned = x->step.planned,
 		.exposed = exposed(&x->step),
 		.bubble = x->step.part[FO_PREDICT_BUBBLE],
 	};

@@ -188,36 +188,22 @@ static fo_status load(const struct fo_cli_call *call, struct answer *x)
 	return fix_of(call, &x->arena, &x->ask.fixed);
 }
 
-/* A mesh in words, and for a narrow table: "dp 2 tp 2-a cp 2h pp 2 zb-h1x4 Z3/4k". */
-struct mesh_words {
-	const char *without_sp, *async, *by_heads, *chunks, *zero, *over, *keeps[3];
-};
-static const struct mesh_words in_full = { " (no sp)",
-					   " async",
-					   " by heads",
-					   " x ",
-					   " ZeRO ",
-					   " over ",
-					   { "", " keeping weights until backward", " keeping weights for a step" } },
-			       in_short = { "-", "a", "h", "x", " Z", "/", { "", "k", "K" } };
-
-static const char *mesh_text(struct fo_doc *d, const struct fo_plan_mesh *m, const struct mesh_words *w)
+static const char *mesh_text(struct fo_doc *d, const struct fo_plan_mesh *m, bool narrow)
 {
-	const char *t = fo_doc_printf(d, "dp %" PRId64, m->shard * m->replicate);
-	if (m->tp > 1)
-		t = fo_doc_printf(d, "%s tp %" PRId64 "%s", t, m->tp, m->tp_sequence ? "" : w->without_sp);
-	if (m->tp > 1 && m->tp_async)
-		t = fo_doc_printf(d, "%s%s", t, w->async);
-	if (m->cp > 1)
-		t = fo_doc_printf(d, "%s cp %" PRId64 "%s", t, m->cp, m->cp_by ? w->by_heads : "");
-	if (m->pp > 1)
-		t = fo_doc_printf(d, "%s pp %" PRId64 " %s", t, m->pp, fo_pp_name[m->pp_kind]);
-	if (m->pp_chunks > 1)
-		t = fo_doc_printf(d, "%s%s%" PRId64, t, w->chunks, m->pp_chunks);
-	if (m->zero)
-		t = fo_doc_printf(d, "%s%s%d%s%" PRId64 "%s", t, w->zero, m->zero, w->over, m->shard * m->cp,
-				  w->keeps[m->zero_reshard]);
-	return t;
+	const int64_t dp = m->shard * m->replicate;
+	const struct fo_division x = { .dp = (double)dp,
+				       .tp = (double)m->tp,
+				       .cp = (double)m->cp,
+				       .pp = (double)m->pp,
+				       .chunks = (double)m->pp_chunks,
+				       .zero = m->zero,
+				       .shard = m->shard < dp ? (double)(m->shard * m->cp) : 0,
+				       .no_sp = !m->tp_sequence,
+				       .tp_async = m->tp_async != 0,
+				       .cp_by_heads = m->cp_by != 0,
+				       .schedule = (enum fo_pp_kind)m->pp_kind,
+				       .keeps = m->zero_reshard };
+	return fo_cli_division(d, &x, narrow);
 }
 
 static bool ties(const struct answer *x, int i)
@@ -250,7 +236,7 @@ static void say_head(struct fo_doc *d, const struct answer *x)
 		    x->found.tried, fo_doc_num(d, x->found.seconds, FO_DRAW_SECONDS), x->found.n, x->found.refused,
 		    x->found.too_large);
 	fo_doc_verdict(d, FO_DOC_GOOD, "take", "%s, %" PRId64 " micro-batch%s of %" PRId64 " row%s",
-		       mesh_text(d, m, &in_full), m->micro_batches, fo_word(m->micro_batches, "", "es"), m->rows,
+		       mesh_text(d, m, false), m->micro_batches, fo_word(m->micro_batches, "", "es"), m->rows,
 		       fo_plural(m->rows));
 	if (tied > 1)
 		fo_doc_line(d, "ties",
@@ -277,17 +263,16 @@ static void say(struct fo_doc *d, const struct answer *x)
 		if (!shows(x, i))
 			continue;
 		mark = i == x->found.named ? "> " : mark;
-		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, mesh_text(d, m, &in_short)),
+		fo_doc_row(d, fo_doc_printf(d, "%s%s", mark, mesh_text(d, m, true)),
 			   fo_doc_printf(d, "%" PRId64, m->rows), fo_doc_printf(d, "%" PRId64, m->micro_batches),
 			   fo_doc_num(d, m->step_s.mid, FO_DRAW_SECONDS),
 			   fo_doc_num(d, m->exposed_s.mid, FO_DRAW_SECONDS), fo_doc_bytes(d, m->bytes));
 	}
 	fo_doc_para(
 		d,
-		"> is what to take, = ties with it. tp 4-: without sequence parallelism, 4a: async; cp 4h: by heads; "
-		"x4: four chunks of a stage; Z1/4: ZeRO 1 over 4 ranks, k: keeping weights until backward, K: for a "
-		"step. rows: of a micro-batch, of all ranks; times: micro-batches; exposed: communication while no "
-		"lane computes.");
+		"> is what to take, = ties with it. %s. rows: of a micro-batch, of all ranks; times: micro-batches; "
+		"exposed: communication while no lane computes.",
+		fo_division_legend);
 	fo_plan_mesh_yaml(&x->found.mesh[x->found.named], x->in->run.ranks, &text);
 	fo_doc_heading(d, "Settings: run.yaml");
 	fo_doc_code(d, text.data);

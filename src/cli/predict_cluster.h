@@ -7,6 +7,7 @@
 #include "job/memory.h"
 #include "job/predict.h"
 #include "plan/timeline.h"
+#include "predict/division.h"
 
 /* Options that say which job on which machines. */
 struct fo_cli_job {
@@ -128,6 +129,9 @@ void fo_cli_timeline_lanes(struct fo_doc *d, const char *model, const struct fo_
 /* The picture of the timeline, on pages alone; and its files (either may be NULL). */
 void fo_cli_predicted_lanes(struct fo_doc *d, const struct fo_cli_predicted *p);
 FO_CHECKED fo_status fo_cli_predicted_write(const struct fo_cli_predicted *p, const char *svg, const char *trace);
+/* A division in words (predict/division.h), and what it computes again. */
+const char *fo_cli_division(struct fo_doc *d, const struct fo_division *x, bool narrow);
+const char *fo_cli_recompute(struct fo_doc *d, const struct fo_predict_layout *l);
 /* Why to distrust figures, each on a line: a flag, and the size of the cluster (NULL and "": nothing). of: whose they
  * are, where several are shown, or NULL. */
 void fo_cli_say_doubts(struct fo_doc *d, const char *of, const char *flag, const char *size);

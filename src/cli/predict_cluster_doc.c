@@ -61,18 +61,16 @@ static const char *cluster_text(struct fo_doc *d, const struct fo_cluster *c)
 			     c->per_node);
 }
 
-static const char *schedule_text(struct fo_doc *d, const struct fo_predict_layout *l)
+const char *fo_cli_division(struct fo_doc *d, const struct fo_division *x, bool narrow)
 {
-	static const char *const name[] = { [FO_PREDICT_1F1B] = "1F1B",
-					    [FO_PREDICT_INTERLEAVED] = "interleaved",
-					    [FO_PREDICT_ZERO_BUBBLE] = "zero bubble",
-					    [FO_PREDICT_GPIPE] = "GPipe",
-					    [FO_PREDICT_ZB_H2] = "zero bubble, ZB-H2" };
-	return l->chunks > 1 ? fo_doc_printf(d, " (%s, %g chunks)", name[l->schedule], l->chunks)
-			     : fo_doc_printf(d, " (%s)", name[l->schedule]);
+	struct fo_str s = { 0 };
+	fo_division_text(x, narrow, &s);
+	const char *text = fo_doc_printf(d, "%s", s.data);
+	fo_str_fini(&s);
+	return text;
 }
 
-static const char *recompute_text(struct fo_doc *d, const struct fo_predict_layout *l)
+const char *fo_cli_recompute(struct fo_doc *d, const struct fo_predict_layout *l)
 {
 	if (l->recompute >= 1)
 		return "full recomputation";
@@ -85,24 +83,9 @@ static const char *recompute_text(struct fo_doc *d, const struct fo_predict_layo
 
 static const char *division_text(struct fo_doc *d, const struct fo_cli_predicted *p)
 {
-	const struct fo_predict_layout *l = &p->job.layout;
-	const char *t = fo_doc_printf(d, "dp %.15g", p->step.dp);
-	if (l->zero > 0 && l->shard > 0 && l->shard < p->step.dp * fmax(1, l->cp))
-		t = fo_doc_printf(d, "%s (ZeRO %g over %.15g)", t, l->zero, l->shard);
-	else
-		t = fo_doc_printf(d, "%s (ZeRO %g)", t, l->zero);
-	if (l->tp > 1)
-		t = fo_doc_printf(d, "%s x tp %.15g%s", t, l->tp, l->sp ? " with sequence parallelism" : "");
-	if (l->cp > 1)
-		t = fo_doc_printf(d, "%s x cp %.15g", t, l->cp);
-	if (l->pp > 1)
-		t = fo_doc_printf(d, "%s x pp %.15g%s", t, l->pp, schedule_text(d, l));
-	if (fo_predict_is_uneven(&l->uneven))
-		t = fo_doc_printf(d, "%s of %.15g, %.15g and %.15g layers", t, l->uneven.first, l->uneven.middle,
-				  l->uneven.last);
-	if (l->ep > 1)
-		t = fo_doc_printf(d, "%s, ep %.15g", t, l->ep);
-	return fo_doc_printf(d, "%s, %s", t, recompute_text(d, l));
+	struct fo_division x;
+	fo_division_of(&p->job.layout, p->step.dp, &x);
+	return fo_doc_printf(d, "%s, %s", fo_cli_division(d, &x, false), fo_cli_recompute(d, &p->job.layout));
 }
 
 static const char *tenths(struct fo_doc *d, int n)

@@ -50,20 +50,11 @@ static struct worth worth_of(const struct fo_cli_scaled *s, const struct fo_scal
 
 /* ---- words ---- */
 
-/* "dp 16 tp 8 pp 8x2" */
 static const char *division(struct fo_doc *d, const struct fo_plan_point *x)
 {
-	const struct fo_predict_layout *l = &x->layout;
-	const char *t = fo_doc_printf(d, "dp %.15g", x->step.dp);
-	if (l->tp > 1)
-		t = fo_doc_printf(d, "%s tp %.15g", t, l->tp);
-	if (l->cp > 1)
-		t = fo_doc_printf(d, "%s cp %.15g", t, l->cp);
-	if (l->pp > 1)
-		t = fo_doc_printf(d, "%s pp %.15g", t, l->pp);
-	if (l->pp > 1 && l->chunks > 1)
-		t = fo_doc_printf(d, "%sx%.15g", t, l->chunks);
-	return l->ep > 1 ? fo_doc_printf(d, "%s ep %.15g", t, l->ep) : t;
+	struct fo_division o;
+	fo_division_of(&x->layout, x->step.dp, &o);
+	return fo_cli_division(d, &o, true);
 }
 
 static const char *percents(struct fo_doc *d, struct fo_range r, bool known)
@@ -212,9 +203,9 @@ static void say_notes(struct fo_doc *d, const struct fo_cli_scaled *s)
 		    "MFU is mfu_causal while steps run, 80 %% its interval. good: the share of the time that counts, "
 		    "with checkpoints, failures and restarts taken off, that 80 %% of drawn runs of %s reach. "
 		    "Gtok: a billion tokens that count, over both intervals at once; rent and energy of the devices "
-		    "alone%s. pp 8x2: two chunks of each stage.",
+		    "alone%s. %s.",
 		    fo_cli_goodput_time(d, s->ask.goodput.days * 86400),
-		    s->pue.high > 1 ? ", times the building's share" : "");
+		    s->pue.high > 1 ? ", times the building's share" : "", fo_division_legend);
 	if (any_too_large(&s->strong) || any_too_large(&s->weak))
 		fo_doc_para(d, "Does not fit: the upper end (80 %%) of the smallest division's memory is above that of "
 			       "a device.");

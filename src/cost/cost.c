@@ -174,7 +174,8 @@ static bool exact(const struct fo_rates *r, const struct fo_program *p, const st
 {
 	uint64_t key = fo_op_signature(p, o, use->first);
 	bool pairs = is_attention(o);
-	double want = pairs ? fo_op_cost(p, o, use->pairs).exec : fo_reuse_share(p, o, use->cold) + use->lost;
+	const double cold = fo_reuse_share(p, o, use->cold);
+	double want = pairs ? fo_op_cost(p, o, use->pairs).exec : cold + use->lost;
 	struct at low = { 0 }, high = { 0 };
 	for (size_t i = 0; i < r->limits->rows; i++) {
 		const struct fo_limits_row *row = &r->limits->row[i];
@@ -194,7 +195,9 @@ static bool exact(const struct fo_rates *r, const struct fo_program *p, const st
 		return false;
 	struct at near = !high.found || (low.found && want - low.x <= high.x - want) ? low : high;
 	bool fits = fabs(near.x - want) <= SAME * (pairs ? want : 1);
-	t->sure = fits ? FO_SURE_EXACT : FO_SURE_NEAR;
+	/* With and without what others push out it was measured, and how much that is was, too. */
+	const bool both = !pairs && low.found && high.found && fabs(low.x - cold) <= SAME;
+	t->sure = fits || both ? FO_SURE_EXACT : FO_SURE_NEAR;
 	t->quiet = near.quiet;
 	t->seconds = near.seconds;
 	if (fits)

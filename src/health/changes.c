@@ -329,8 +329,13 @@ static void from_plan(struct fo_health *h, const struct fo_health_plan *given)
 	c->no_gain = fo_range_known(gain) ? NULL : why;
 	c->setting_rank = BY_AUDIT;
 	c->setting = "how the devices are divided";
-	c->proposed = fo_health_text(h, "dp %.15g, tp %.15g, cp %.15g, pp %.15g, micro-batch %.15g, recomputation: %s",
-				     b->dp, b->tp, b->cp, b->pp, b->micro_batch, b->recompute ? b->recompute : "-");
+	struct fo_division x;
+	struct fo_str division = { 0 };
+	fo_plan_file_division(b, &x);
+	fo_division_text(&x, false, &division);
+	c->proposed = fo_health_text(h, "%s, micro-batch %.15g, recomputation: %s", division.data, b->micro_batch,
+				     b->recompute ? b->recompute : "-");
+	fo_str_fini(&division);
 }
 
 /* The option that a text to paste begins with, and its value: "--global-batch-size 1024". */

@@ -1,5 +1,6 @@
 /* How a job is divided over its devices: every number that follows from others, and what contradicts. */
 #include "job/memory_int.h"
+#include "predict/division.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -130,15 +131,16 @@ static void divides_otherwise(struct fo_job *job, struct fo_job_shape *o, double
 	    v[FO_JOB_PP].origin != FO_JOB_STATED || !(shard >= 1) || !(all >= 1) || all == o->devices ||
 	    dp * o->tp * o->pp == o->devices) /* some count the ranks of context parallelism among those that shard */
 		return;
-	const char *by = fo_arena_printf(&job->arena, "dp %.15g x tp %.15g x pp %.15g", dp, o->tp, o->pp);
-	if (o->cp > 1)
-		by = fo_arena_printf(&job->arena, "%s x cp %.15g", by, o->cp);
+	struct fo_str by = { 0 };
+	fo_division_text(&(struct fo_division){ .dp = dp, .tp = o->tp, .cp = o->cp, .pp = o->pp, .zero = -1 }, false,
+			 &by);
 	const char *mend = fo_arena_printf(&job->arena, "--cluster of %s", number_of_devices(job, all));
 	if (divides(o->devices, model))
 		mend = fo_arena_printf(&job->arena, "%s, or dp %.15g", mend, o->devices / model);
 	wrong_at(o, s, mend,
 		 fo_arena_printf(&job->arena, "the file divides over %s (%s), the cluster has %.15g",
-				 number_of_devices(job, all), by, o->devices));
+				 number_of_devices(job, all), by.data, o->devices));
+	fo_str_fini(&by);
 }
 
 static void devices(struct fo_job *job, const struct fo_cluster *c, struct fo_job_shape *o)

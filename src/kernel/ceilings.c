@@ -39,8 +39,10 @@ static bool is_matmul(const struct fo_grid_item *it)
 
 static int by_guess(const void *a, const void *b)
 {
-	double x = ((const struct fo_grid_item *)a)->guess_s, y = ((const struct fo_grid_item *)b)->guess_s;
-	return (x > y) - (x < y);
+	const struct fo_grid_item *x = a, *y = b;
+	if (x->spare != y->spare)
+		return x->spare - y->spare;
+	return (x->guess_s > y->guess_s) - (x->guess_s < y->guess_s);
 }
 static int by_order(const void *a, const void *b)
 {

@@ -11,6 +11,7 @@ enum { FO_GRID_GROUPS_MAX = 20 };
 struct fo_grid_item {
 	struct fo_limits_row row;
 	struct fo_work work;
+	bool spare;    /* left out before all others where time is short */
 	bool arranged; /* before each span the operands of `cold` are put out of the caches, the others fetched */
 	uint32_t cold;
 	int64_t docs;

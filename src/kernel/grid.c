@@ -172,13 +172,20 @@ static fo_status add_program(struct fo_grid *g, const struct fo_program *p, doub
 		add_call(g, p, o, u.first[i], how & AS_THEY_COME ? cold[i] : 0, p->run.rows, threads);
 		if (!(how & AS_THEY_COME) && !tensor)
 			add_call(g, p, o, u.first[i], UINT32_MAX, p->run.rows, threads);
-		/* Attention's rows are told apart by their pairs; most of what it reads was written just before. */
-		if (left && !counts_pairs(p, o))
-			add_call(g, p, o, u.first[i], cold[i] | left[i], p->run.rows, threads);
 		if (counts_pairs(p, o) && pairs >= 0)
 			add_call(g, p, o, u.first[i], how & AS_THEY_COME ? cold[i] : 0, documents_of(p, pairs),
 				 threads);
 	}
+	/* Behind all others, which come first where time is short. Attention's rows are told apart by their pairs; most
+	 * of what it reads was written just before. */
+	const size_t others = g->n;
+	for (int i = 0; left && i < u.n; i++) {
+		const struct fo_op *o = fo_instance_op(p, &u, i);
+		if (!counts_pairs(p, o))
+			add_call(g, p, o, u.first[i], cold[i] | left[i], p->run.rows, threads);
+	}
+	for (size_t k = others; k < g->n; k++)
+		g->item[k].spare = true;
 	free(cold);
 	free(left);
 	fo_unrolled_fini(&u);

@@ -1,6 +1,7 @@
 #include "pass/planned.h"
 
 #include "base/count.h"
+#include "base/mem.h"
 #include "base/thread.h"
 #include "pass/pass.h"
 
@@ -365,16 +366,17 @@ static fo_status plan_rank(const struct fo_model *m, struct fo_lowering run, int
 
 /* ---- ranks that differ ---- */
 
-/* Sizes that a rank of a tp and a shard group has: its parts of all that these divide. */
+/* Sizes that a rank of a tp and a shard group has: its parts of all that these divide. words: it has some of the
+ * embedding or the head. */
 enum { DIVIDED = 10 };
-static void sizes_of(const struct fo_model *m, const struct fo_lowering *run, int32_t tp, int32_t shard,
+static void sizes_of(const struct fo_model *m, const struct fo_lowering *run, bool words, int32_t tp, int32_t shard,
 		     int64_t out[DIVIDED])
 {
 	const struct fo_mesh *mesh = &run->mesh;
 	const int32_t of_tp = run->pass.tp ? fo_mesh_tp(mesh) : 1, kv = fo_mesh_kv_of(m, of_tp),
 		      of_shard = run->pass.zero ? fo_mesh_group(mesh, FO_GROUP_SHARD, NULL, NULL) : 1;
 	int64_t begin;
-	const int64_t v = fo_mesh_part(m->vocab, tp % of_tp, of_tp, &begin),
+	const int64_t v = fo_mesh_part(words ? m->vocab : 0, tp % of_tp, of_tp, &begin),
 		      f = fo_mesh_part(m->ffn, tp % of_tp, of_tp, &begin), q = m->heads * m->head_dim / of_tp,
 		      k = m->kv_heads * m->head_dim * kv / of_tp,
 		      whole[DIVIDED - 2] = { v, f, 2 * f, q, k, q + 2 * k, m->hidden, m->head_dim };
@@ -384,19 +386,33 @@ static void sizes_of(const struct fo_model *m, const struct fo_lowering *run, in
 	out[DIVIDED - 1] = f;
 }
 
-/* Ranks of a stage that differ in sizes, counted from its first one. The last one, whose parts are the largest, is the
- * first. Returns how many there are. */
+/* Has a stage the embedding or the head? */
+static bool has_words(const struct fo_lowering *run, int32_t stage)
+{
+	const struct fo_pp_shape shape = fo_lowering_pipeline(run);
+	bool has = shape.stages < 2;
+	for (int32_t c = 0; c < shape.chunks && !has; c++) {
+		const int32_t at = fo_pp_position(&shape, stage, c);
+		has = at == 0 || at == fo_pp_parts(&shape) - 1;
+	}
+	return has;
+}
+
+/* Ranks of a stage that differ in sizes. The last one, whose parts are the largest, is the first. Returns how many there
+ * are. */
 enum { KINDS_MOST = 256 };
-static int32_t kinds_of(const struct fo_model *m, const struct fo_lowering *run, int32_t rank[KINDS_MOST])
+static int32_t kinds_of(const struct fo_model *m, const struct fo_lowering *run, int32_t stage,
+			int32_t rank[KINDS_MOST])
 {
 	int64_t seen[KINDS_MOST][DIVIDED];
 	const int32_t tps = fo_mesh_tp(&run->mesh), shards = fo_mesh_group(&run->mesh, FO_GROUP_SHARD, NULL, NULL),
-		      last = fo_mesh_stage_ranks(&run->mesh) - tps * shards;
+		      last = (stage + 1) * fo_mesh_stage_ranks(&run->mesh) - tps * shards;
+	const bool words = has_words(run, stage);
 	int32_t n = 0;
 	for (int32_t s = shards - 1; s >= 0; s--)
 		for (int32_t t = tps - 1; t >= 0 && n < KINDS_MOST; t--) {
 			int32_t i = 0;
-			sizes_of(m, run, t, s, seen[n]);
+			sizes_of(m, run, words, t, s, seen[n]);
 			while (memcmp(seen[i], seen[n], sizeof *seen) != 0)
 				i++;
 			if (i == n)
@@ -427,19 +443,19 @@ static void plan_task(void *ctx, size_t i)
 	fo_err_clear(); /* of this thread */
 }
 
-static fo_status gather(struct tasks *t, size_t n, int32_t kinds, struct fo_planned_job *out)
+static fo_status gather(struct tasks *t, size_t n, struct fo_planned_job *out)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct task *x = &t->of[i];
-		const size_t stage = i / (size_t)kinds;
+		const int32_t stage = fo_mesh_stage(&x->run.mesh);
+		const bool first = !i || fo_mesh_stage(&x[-1].run.mesh) != stage;
 		if (x->st != FO_OK) /* once more, for its words */
 			return plan_rank(t->m, x->run, t->most, &x->job, &x->out);
 		out->programs += x->job.programs;
 		out->operations += x->job.operations;
 		out->micro_batches = fo_max(out->micro_batches, x->job.micro_batches);
 		out->why = x->job.why ? x->job.why : out->why;
-		if (out->stage &&
-		    (!(i % (size_t)kinds) || fo_planned_bytes(&x->out) > fo_planned_bytes(&out->stage[stage])))
+		if (out->stage && (first || fo_planned_bytes(&x->out) > fo_planned_bytes(&out->stage[stage])))
 			out->stage[stage] = x->out;
 		if (!i || fo_planned_bytes(&x->out) > fo_planned_bytes(&out->fullest))
 			out->fullest = x->out;
@@ -451,20 +467,25 @@ fo_status fo_pass_plan_job(const struct fo_model *m, const struct fo_lowering *r
 			   struct fo_planned_job *out)
 {
 	int32_t rank[KINDS_MOST];
-	const int32_t kinds = kinds_of(m, run, rank), ranks = fo_mesh_stage_ranks(&run->mesh);
-	const size_t n = (size_t)kinds * (size_t)fo_mesh_pp(&run->mesh);
+	struct tasks t = { .m = m };
+	size_t n = 0, cap = 0;
 	*out = (struct fo_planned_job){ .stage = out->stage };
-	if (kinds == KINDS_MOST) {
-		out->why = "its ranks have too many sizes to be planned in some seconds";
-		return FO_OK;
+	for (int32_t s = 0; s < fo_mesh_pp(&run->mesh) && !out->why; s++) {
+		const int32_t kinds = kinds_of(m, run, s, rank);
+		for (int32_t i = 0; i < kinds; i++) {
+			fo_array_room(&t.of, &cap, n, sizeof *t.of);
+			t.of[n] = (struct task){ .run = *run };
+			t.of[n++].run.mesh.rank = rank[i];
+		}
+		if (kinds == KINDS_MOST)
+			out->why = "its ranks have too many sizes to be planned in some seconds";
 	}
-	struct tasks t = { .m = m, .of = fo_xmalloc(n * sizeof *t.of), .most = most ? most / (int64_t)n + 1 : 0 };
-	for (size_t i = 0; i < n; i++) {
-		t.of[i] = (struct task){ .run = *run };
-		t.of[i].run.mesh.rank = (int32_t)(i / (size_t)kinds) * ranks + rank[i % (size_t)kinds];
+	fo_status st = FO_OK;
+	if (!out->why) {
+		t.most = most ? most / (int64_t)n + 1 : 0;
+		fo_thread_share(n, plan_task, &t);
+		st = gather(&t, n, out);
 	}
-	fo_thread_share(n, plan_task, &t);
-	const fo_status st = gather(&t, n, kinds, out);
 	free(t.of);
 	return st;
 }

@@ -42,6 +42,7 @@ static const struct fo_schema_field point_field[] = {
 	      .high = 1, .expected = "a share above 0, at most 1"),
 	POINT(device_hours, "device_hours_per_million_tokens", "h", ""),
 	POINT(bytes, "memory_bytes", "bytes", "of the fullest device"),
+	POINT(planned, "memory_planned", "", "of Flatout's own: its program was planned, exact but for the reserve"),
 	POINT(exposed, "exposed_seconds", "s", "communication that nothing hides"),
 	POINT(bubble, "bubble_seconds", "s", "the pipeline's"),
 };
@@ -164,6 +165,24 @@ bool fo_plan_file_same_model(const struct fo_plan_file *a, const struct fo_plan_
 		return !strcmp(a->model, b->model);
 	return a->model_layers == b->model_layers && a->model_hidden == b->model_hidden &&
 	       a->model_weights == b->model_weights && a->model_active == b->model_active;
+}
+
+void fo_plan_file_division(const struct fo_plan_file_point *p, struct fo_division *o)
+{
+	struct fo_predict_layout l = { .tp = p->tp,
+				       .cp = p->cp,
+				       .pp = p->pp,
+				       .ep = p->ep,
+				       .chunks = p->chunks,
+				       .zero = p->zero,
+				       .shard = p->shard,
+				       .sp = p->sp,
+				       .tp_overlap = p->tp_overlap,
+				       .stages_near = p->stages_near,
+				       .keeps_weights = p->keeps_weights };
+	if (p->schedule > 0 && p->schedule < FO_PREDICT_SCHEDULES)
+		l.schedule = (enum fo_predict_schedule)p->schedule;
+	fo_division_of(&l, p->dp, o);
 }
 
 bool fo_plan_file_is(const char *text, size_t len)

@@ -4,6 +4,7 @@
 
 #include "base/range.h"
 #include "base/schema.h"
+#include "predict/division.h"
 
 enum { FO_PLAN_FILE_POINTS = 64 }; /* the most that are read */
 struct fo_plan_file_point {
@@ -18,6 +19,7 @@ struct fo_plan_file_point {
 	double mfu, mfu_causal;
 	double device_hours; /* of a million tokens */
 	double bytes, exposed, bubble;
+	bool planned; /* bytes are a program's plan, but for the reserve */
 };
 struct fo_plan_file {
 	const char *of; /* "plan": what tells it from other JSON */
@@ -50,6 +52,7 @@ void fo_plan_file_write_none(struct fo_json *j);
 const char *fo_plan_file_model(const struct fo_plan_file *f, struct fo_arena *arena);
 /* Do both train one model? By layers, hidden size and weights where both files say them, else by name. */
 bool fo_plan_file_same_model(const struct fo_plan_file *a, const struct fo_plan_file *b);
+void fo_plan_file_division(const struct fo_plan_file_point *p, struct fo_division *out);
 /* Tokens/s of all devices of the best division, its interval. */
 struct fo_range fo_plan_file_tokens_s(const struct fo_plan_file *f);
 /* mfu_causal over the interval of step times, at most 1. */

@@ -66,6 +66,7 @@ struct fo_plan_fixed {
 	{                                                                                                         \
 		.zero = -1, .schedule = -1, .again = -1, .keeps_weights = -1, .stages_near = -1, .tp_overlap = -1 \
 	}
+struct fo_plan_programs;
 struct fo_plan_asked {
 	struct fo_predict_base base;
 	const struct fo_plan_framework *framework;
@@ -77,6 +78,10 @@ struct fo_plan_asked {
 	double memory_bytes;          /* that a division may take; 0: the machine's */
 	bool half;                    /* FO_PREDICT_BF16 is fp16 here */
 	const struct fo_model *model; /* what Flatout's executor is asked about; NULL: it is not asked */
+	/* Of Flatout, beside `model`: what it has planned of programs (programs.h), to which a search adds. All that it returns fits by
+	 * its program, or by the estimate's upper end where that takes too long. NULL: all memory is estimated. */
+	struct fo_plan_programs *programs;
+	bool programs_of_best; /* of the fastest and the one to take alone */
 };
 
 /* Two divisions nearer than this are a tie. Who picks by predictions of this kind ends 4.9 % above the measured best in
@@ -122,6 +127,8 @@ double fo_plan_part_of(double per_node, double devices);
 uint32_t fo_plan_types_8(const struct fo_plan_asked *asked);
 /* Has the device such products? Blocks of 32 that share a scale are what devices with fp4 have units for. */
 bool fo_plan_has_type(const struct fo_predict_machine *m, int type);
+/* Are two divisions of one cluster and batch the same? */
+bool fo_plan_same(const struct fo_predict_layout *a, const struct fo_predict_layout *b);
 /* How simple a division is: smaller is simpler. */
 int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 /* Megatron-LM: stages that do not divide the layers divide layers + 2, where embedding and loss count as a layer

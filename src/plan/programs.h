@@ -18,6 +18,20 @@ void fo_plan_memory_of_run(const struct fo_run *run, const struct fo_model *mode
 /* The same of the run file that fo_plan_settings writes for the division. */
 void fo_plan_memory_of(const struct fo_plan_asked *asked, const struct fo_plan_point *p, const struct fo_model *model,
 		       struct fo_plan_memory *out);
+
+/* What was planned for divisions of one job; for all searches of a command, whatever their machines are. */
+struct fo_plan_programs;
+struct fo_plan_programs *fo_plan_programs_new(void);
+void fo_plan_programs_free(struct fo_plan_programs *x); /* NULL: nothing */
+/* Does the point fit, as far as is known? Takes planned bytes into its step. What is not planned yet fits where the
+ * least that it may take does. Safe from several threads, beside no fo_plan_programs_add. */
+bool fo_plan_programs_fit(const struct fo_plan_asked *asked, struct fo_plan_point *p);
+/* Plans the points of *o that have not been. True: there were such, so that a search comes out otherwise now. Where the
+ * limit of operations is reached, what is not planned must fit by the most that it may take, from then on. */
+bool fo_plan_programs_add(const struct fo_plan_asked *asked, const struct fo_plan *o);
+/* Why the memory of a division of Flatout's is an estimate, a static part of a sentence; NULL: it is planned. */
+const char *fo_plan_programs_why(const struct fo_plan_asked *asked, const struct fo_plan_point *p);
+
 /* Puts planned bytes into a prediction. */
 void fo_plan_memory_take(struct fo_predict_step *s, const struct fo_planned *p);
 

@@ -1,5 +1,6 @@
 /* Every legal division, and the best of them. */
 #include "plan/plan.h"
+#include "plan/programs.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -657,13 +658,23 @@ static void keep_tie(struct found *f, double seconds)
 	f->tie[f->ties++] = seconds;
 }
 
+/* Fills in the step of what fits. */
+static bool within(struct here *h, struct fo_plan_point *p)
+{
+	const struct fo_plan_asked *a = h->a;
+	if (!a->programs)
+		return fo_predict_point_within(&a->base, &p->layout, &h->shared, h->memory, &p->step);
+	return fo_predict_point_within(&a->base, &p->layout, &h->shared, INFINITY, &p->step) &&
+	       fo_plan_programs_fit(a, p);
+}
+
 static bool look(void *ctx, const struct fo_predict_layout *l, int again)
 {
 	struct here *h = ctx;
 	struct found *f = h->f;
 	struct fo_plan_point p = { .layout = *l, .again = (enum fo_plan_again)again };
 	f->legal++;
-	if (!fo_predict_point_within(&h->a->base, l, &h->shared, h->memory, &p.step)) {
+	if (!within(h, &p)) {
 		if (!p.step.wrong && (!f->too_large++ || p.step.bytes < f->smallest.step.bytes))
 			f->smallest = p;
 		return true;
@@ -700,7 +711,7 @@ static void keep(struct fo_plan *o, const struct fo_plan_point *p)
 	o->point[at] = *p;
 }
 
-static bool same_layout(const struct fo_predict_layout *a, const struct fo_predict_layout *b)
+bool fo_plan_same(const struct fo_predict_layout *a, const struct fo_predict_layout *b)
 {
 	return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp && a->ep == b->ep && a->chunks == b->chunks &&
 	       a->schedule == b->schedule && a->zero == b->zero && a->shard == b->shard && a->sp == b->sp &&
@@ -732,15 +743,17 @@ static void name_simplest(struct fo_plan *o, const struct fo_plan_asked *a, cons
 		return;
 	struct fo_plan_point p = { .layout = take->layout, .again = (enum fo_plan_again)take->again };
 	for (o->named = 0; o->named < o->points; o->named++)
-		if (same_layout(&o->point[o->named].layout, &p.layout))
+		if (fo_plan_same(&o->point[o->named].layout, &p.layout))
 			return;
 	fo_predict_point(&a->base, &p.layout, &p.step);
+	if (a->programs)
+		(void)fo_plan_programs_fit(a, &p); /* it was looked at before: this takes its planned bytes */
 	p.parts = fo_plan_parts(&p.layout, p.step.dp * p.layout.cp);
 	p.tokens_s = p.step.tokens_s * p.layout.devices;
 	if (o->points == FO_PLAN_SHOWN)
 		o->points--; /* it is slower than the one to take, or no slower than a tie */
 	keep(o, &p);
-	for (o->named = 0; !same_layout(&o->point[o->named].layout, &p.layout);)
+	for (o->named = 0; !fo_plan_same(&o->point[o->named].layout, &p.layout);)
 		o->named++;
 }
 
@@ -838,7 +851,7 @@ static fo_status refuse(const struct fo_plan_asked *a)
 	return refuse_batch(a);
 }
 
-fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
+static fo_status search_once(struct fo_plan *o, const struct fo_plan_asked *a)
 {
 	int64_t begin = fo_now_ns();
 	struct search s = { .a = a };
@@ -870,4 +883,17 @@ fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
 	if (!o->legal)
 		return refuse(a);
 	return o->points ? FO_OK : fo_fail(FO_ENOMEM, "no division fits");
+}
+
+fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
+{
+	double seconds = 0;
+	for (;;) {
+		const int64_t begin = fo_now_ns();
+		const fo_status st = search_once(o, a);
+		const bool again = a->programs && st == FO_OK && fo_plan_programs_add(a, o);
+		o->seconds = seconds += 1e-9 * (double)(fo_now_ns() - begin);
+		if (!again)
+			return st;
+	}
 }

@@ -2,6 +2,7 @@
 #include "plan/timeline.h"
 
 #include "base/mem.h"
+#include "predict/division.h"
 #include "program/schedule.h"
 
 #include <math.h>
@@ -153,18 +154,6 @@ static void axes(struct making *k, const struct fo_predict_layout *l, const stru
 		fo_fleet_name(f, fo_plan_op_name[i]);
 }
 
-static enum fo_pp_kind kind_of(const struct fo_predict_layout *l)
-{
-	static const enum fo_pp_kind kind[] = { [FO_PREDICT_1F1B] = FO_PP_1F1B,
-						[FO_PREDICT_INTERLEAVED] = FO_PP_INTERLEAVED,
-						[FO_PREDICT_ZERO_BUBBLE] = FO_PP_ZB_H1,
-						[FO_PREDICT_ZB_H2] = FO_PP_ZB_H2,
-						[FO_PREDICT_GPIPE] = FO_PP_GPIPE };
-	if (l->pp <= 1 || (l->schedule == FO_PREDICT_INTERLEAVED && l->chunks <= 1))
-		return FO_PP_1F1B;
-	return l->schedule == FO_PREDICT_1F1B && l->chunks > 1 ? FO_PP_INTERLEAVED : kind[l->schedule];
-}
-
 static double layers_of(const struct fo_predict_layout *l, const struct fo_predict_step *s, int32_t stage)
 {
 	const struct fo_predict_uneven *u = &l->uneven;
@@ -177,7 +166,7 @@ static double layers_of(const struct fo_predict_layout *l, const struct fo_predi
 
 static struct fo_pp_shape shape_of(const struct fo_predict_layout *l, const struct fo_predict_step *s)
 {
-	enum fo_pp_kind kind = kind_of(l);
+	enum fo_pp_kind kind = fo_predict_pp_kind(l);
 	return (struct fo_pp_shape){ .kind = kind,
 				     .stages = (int32_t)fmax(1, l->pp),
 				     .micro_batches = (int32_t)fmax(1, s->micro_batches),

@@ -17,7 +17,7 @@ refused() { # HINT ARGUMENTS...
 
 # shellcheck disable=SC2086 # words on purpose, here and below
 run 0 predict $seventy --cluster 16xHGX-H100 --framework megatron --tp 8 --pp 4
-flat "dp 4 (ZeRO 1) x tp 8 with sequence parallelism x pp 4 (1F1B)"
+flat "dp 4 tp 8 pp 4 ZeRO 1, "
 flat "128 micro-batches of 1, bf16"
 flat "--measured-bandwidth says what yours reach"
 for part in matmul attention tensor pipeline weights optimizer activations; do flat " $part "; done

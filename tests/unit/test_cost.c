@@ -414,6 +414,7 @@ static void test_lost(void **state)
 	for (int i = 0; i < u.n; i++)
 		if (fo_instance_op(&p, &u, i) == mm) {
 			near(hot[i].seconds, 1e-3);
+			assert_int_equal(cold[i].sure, FO_SURE_EXACT);
 			assert_true(fabs(cold[i].seconds - (1e-3 + 2e-3 * lost[i])) < 2e-3 * 0.011);
 		}
 	free(hot);
