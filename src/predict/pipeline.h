@@ -12,7 +12,7 @@ struct fo_predict_pipeline {
 	struct fo_predict_uneven uneven;
 	double layer[3], head[3]; /* seconds of one micro-batch: forward, gradients of inputs, of weights */
 	double hop;               /* that each forward and backward slot waits for its message */
-	/* Of a layer's gradients of inputs, what the stages behind the first again_stages do not have; 0: all have it. */
+	/* Of a layer's gradients of inputs, what stages behind the first again_stages do not have; 0: all have it. */
 	double again, again_stages;
 };
 /* Seconds from the first slot's begin to the last one's end, as the schedule's own order gives them: exact for GPipe,
