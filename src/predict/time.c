@@ -74,8 +74,8 @@ static void layer_messages(const struct now *n, struct layer *y)
 	const struct fo_predict_work *w = n->w;
 	const double *x = n->x;
 	double exposed = x[FO_X_TP_MCORE + w->habits];
-	if (w->tp_exposed > 0)
-		exposed = w->tp_exposed;
+	if (w->tp_exposed > 0) /* a stack that hides nothing unless told may lose more than the messages take */
+		exposed = most(exposed, w->tp_exposed);
 	else if (w->tp_hidden && exposed > x[FO_X_TP_ASYNC])
 		exposed = x[FO_X_TP_ASYNC];
 	double tensor = 4 * fo_predict_ring_s(n, w->tp_bytes, w->tp, w->tp_inside, w->in_node);
