@@ -117,6 +117,8 @@ static inline bool fo_plan_ties(const struct fo_plan *p, double seconds)
 /* FO_EARG, with the nearest thing that works: a batch or a fixed number that no division has; a fixed degree that the
  * framework lacks. FO_ENOMEM: no legal division fits; *out has the smallest. */
 FO_CHECKED fo_status fo_plan_search(struct fo_plan *out, const struct fo_plan_asked *asked);
+/* The same by the programs that are known already: nothing is planned. */
+FO_CHECKED fo_status fo_plan_search_once(struct fo_plan *out, const struct fo_plan_asked *asked);
 
 /* Is any division legal? In a fraction of a search's time. */
 bool fo_plan_possible(const struct fo_plan_asked *asked);
@@ -136,8 +138,6 @@ int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 bool fo_plan_accounts(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
 /* Is a division legal for this framework and this model? NULL, or why not in one static sentence. */
 const char *fo_plan_illegal(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
-/* Flatout's name for a division's schedule. */
-enum fo_pp_kind fo_plan_pp_kind(const struct fo_predict_layout *l);
 /* Bits of what a framework can compute again with so many stages. */
 uint32_t fo_plan_agains_of(const struct fo_plan_framework *f, double pp);
 /* Bytes that a division may take. */

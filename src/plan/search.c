@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "predict/division.h"
 #include "program/mesh_cost.h"
 #include "program/program.h"
 
@@ -260,16 +261,6 @@ static const char *numbers_wrong(const struct fo_plan_asked *a, const struct fo_
 	return NULL;
 }
 
-enum fo_pp_kind fo_plan_pp_kind(const struct fo_predict_layout *l)
-{
-	static const enum fo_pp_kind kind[FO_PREDICT_SCHEDULES] = { [FO_PREDICT_1F1B] = FO_PP_1F1B,
-								    [FO_PREDICT_INTERLEAVED] = FO_PP_INTERLEAVED,
-								    [FO_PREDICT_ZERO_BUBBLE] = FO_PP_ZB_H1,
-								    [FO_PREDICT_GPIPE] = FO_PP_GPIPE,
-								    [FO_PREDICT_ZB_H2] = FO_PP_ZB_H2 };
-	return kind[l->schedule];
-}
-
 uint32_t fo_plan_agains_of(const struct fo_plan_framework *f, double pp)
 {
 	return pp > 1 && f->again_piped ? f->again_piped : f->again;
@@ -291,7 +282,7 @@ static const char *executor_refuses(const struct fo_plan_asked *a, const struct 
 				     .tp = (int32_t)l->tp,
 				     .pp = (int32_t)l->pp };
 	if (l->pp > 1) {
-		run.pass.pp = 1 + (int64_t)fo_plan_pp_kind(l);
+		run.pass.pp = 1 + (int64_t)fo_predict_pp_kind(l);
 		run.pass.pp_chunks = l->chunks > 1 ? (int64_t)l->chunks : 0;
 	}
 	run.pass.merge_qkv = run.pass.merge_gate_up = 1;
@@ -711,16 +702,6 @@ static void keep(struct fo_plan *o, const struct fo_plan_point *p)
 	o->point[at] = *p;
 }
 
-bool fo_plan_same(const struct fo_predict_layout *a, const struct fo_predict_layout *b)
-{
-	return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp && a->ep == b->ep && a->chunks == b->chunks &&
-	       a->schedule == b->schedule && a->zero == b->zero && a->shard == b->shard && a->sp == b->sp &&
-	       a->micro_batch == b->micro_batch && a->recompute == b->recompute && a->recompute_op == b->recompute_op &&
-	       a->tp_overlap == b->tp_overlap && a->keeps_weights == b->keeps_weights &&
-	       a->stages_near == b->stages_near && a->type == b->type && a->format == b->format &&
-	       a->again_stages == b->again_stages;
-}
-
 static int64_t count_ties(const struct fo_plan *o, const struct found *f)
 {
 	int64_t n = 0;
@@ -851,7 +832,7 @@ static fo_status refuse(const struct fo_plan_asked *a)
 	return refuse_batch(a);
 }
 
-static fo_status search_once(struct fo_plan *o, const struct fo_plan_asked *a)
+fo_status fo_plan_search_once(struct fo_plan *o, const struct fo_plan_asked *a)
 {
 	int64_t begin = fo_now_ns();
 	struct search s = { .a = a };
@@ -883,17 +864,4 @@ static fo_status search_once(struct fo_plan *o, const struct fo_plan_asked *a)
 	if (!o->legal)
 		return refuse(a);
 	return o->points ? FO_OK : fo_fail(FO_ENOMEM, "no division fits");
-}
-
-fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
-{
-	double seconds = 0;
-	for (;;) {
-		const int64_t begin = fo_now_ns();
-		const fo_status st = search_once(o, a);
-		const bool again = a->programs && st == FO_OK && fo_plan_programs_add(a, o);
-		o->seconds = seconds += 1e-9 * (double)(fo_now_ns() - begin);
-		if (!again)
-			return st;
-	}
 }
