@@ -684,6 +684,8 @@ static void sharing_of(struct fo_reading *r, double dp)
 		fo_reading_state(r, FO_JOB_DP_SHARD, s, shard);
 	if (copies > 0)
 		fo_reading_state(r, FO_JOB_DP_REPLICATE, copies, replicate);
+	else if (s > 0 && fmod(dp, s) == 0)
+		fo_reading_imply(r, FO_JOB_DP_REPLICATE, dp / s, "mesh.replicate");
 	if (s > 0 && copies > 0 && dp == floor(dp) && s * copies != dp)
 		refuse(job,
 		       fo_arena_printf(&job->arena,
