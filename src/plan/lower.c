@@ -2,22 +2,13 @@
 
 #include "base/count.h"
 #include "pass/pass.h"
+#include "predict/division.h"
 #include "predict/rates.h"
 #include "sim/ranks.h"
 
 #include <math.h>
 
 /* ---- the lowering ---- */
-
-static enum fo_pp_kind kind_of(const struct fo_predict_layout *l)
-{
-	static const enum fo_pp_kind kind[] = { [FO_PREDICT_1F1B] = FO_PP_1F1B,
-						[FO_PREDICT_INTERLEAVED] = FO_PP_INTERLEAVED,
-						[FO_PREDICT_ZERO_BUBBLE] = FO_PP_ZB_H1,
-						[FO_PREDICT_ZB_H2] = FO_PP_ZB_H2,
-						[FO_PREDICT_GPIPE] = FO_PP_GPIPE };
-	return l->schedule == FO_PREDICT_1F1B && l->chunks > 1 ? FO_PP_INTERLEAVED : kind[l->schedule];
-}
 
 static int32_t whole(double x) { return (int32_t)fmax(1, x); }
 
@@ -40,8 +31,8 @@ static void put_stages(struct fo_lowering *o, const struct fo_predict_layout *l,
 	const int32_t stages = o->mesh.pp;
 	if (stages < 2)
 		return;
-	o->pass.pp = 1 + (int64_t)kind_of(l);
-	o->pass.pp_chunks = kind_of(l) == FO_PP_INTERLEAVED ? (int64_t)l->chunks : 0;
+	o->pass.pp = 1 + (int64_t)fo_predict_pp_kind(l);
+	o->pass.pp_chunks = fo_predict_pp_kind(l) == FO_PP_INTERLEAVED ? (int64_t)l->chunks : 0;
 	if (o->pass.pp_chunks > 1 || stages > FO_STAGING_MOST)
 		return;
 	o->stages.parts = stages;

@@ -2,6 +2,7 @@
  * keys and their sources. */
 #include "plan/settings.h"
 
+#include "predict/division.h"
 #include "program/program.h"
 
 #include <math.h>
@@ -72,7 +73,7 @@ static void flatout(const struct said *s)
 	flatout_stages(s);
 	fo_str_printf(s->out, "pass:\n");
 	if (l->pp > 1)
-		fo_str_printf(s->out, "  pp: %s\n", fo_pp_name[fo_plan_pp_kind(l)]);
+		fo_str_printf(s->out, "  pp: %s\n", fo_pp_name[fo_predict_pp_kind(l)]);
 	if (l->chunks > 1)
 		fo_str_printf(s->out, "  pp-chunks: %.0f\n", l->chunks);
 	if (l->zero > 0)

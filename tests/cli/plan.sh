@@ -198,6 +198,7 @@ refused 2 "devices are" $eight --fix tp=3
 refused 2 "--global-tokens" --model llama-3.1-8b --cluster 2xHGX-H100 --seq 8192
 refused 2 "--seq" --model llama-3.1-8b --cluster 2xHGX-H100 --global-batch 8
 refused 2 "has one for each device; 7 have a division on 1 of the devices" $eight --framework deepspeed --global-batch 7
+refused 2 "of one device, one direction" $eight --measured-bandwidth 1e9
 refused 2 "give one kind" --model llama-3.1-8b --cluster 8xH100+8xA100 --seq 8192 --global-batch 128
 # Odd numbers of devices: the nearest batch and the part of the devices that work do.
 odd="--model llama-3.1-8b --seq 8192"
