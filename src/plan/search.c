@@ -792,6 +792,28 @@ static fo_status refuse_batch(const struct fo_plan_asked *a)
 		       fo_plural(each * a->devices), count, parts);
 }
 
+/* Why no division has the types and formats that were asked for, where others have one; NULL: that is not why. */
+static const char *numbers_refused(const struct fo_plan_asked *asked)
+{
+	struct fo_plan_asked own = *asked;
+	const uint32_t types = asked->types ? asked->types : BIT(asked->base.job.type),
+		       formats = asked->formats ? asked->formats : BIT(FO_PREDICT_FORMAT_JOB);
+	const char *wrong = NULL;
+	own.types = own.formats = 0;
+	own.fixed.zero = -1;
+	if (!fo_plan_possible(&own))
+		return NULL;
+	for (int t = 0; t < FO_PREDICT_TYPES; t++)
+		for (int f = 0; f < FO_PREDICT_FORMATS && !wrong; f++) {
+			const struct fo_predict_layout l = { .type = t == (int)asked->base.job.type ? 0 : 1 + t,
+							     .format = (enum fo_predict_format)f,
+							     .zero = asked->fixed.zero < 0 ? 1 : asked->fixed.zero };
+			if (types & BIT(t) && formats & BIT(f))
+				wrong = numbers_wrong(asked, &l);
+		}
+	return wrong;
+}
+
 static fo_status refuse(const struct fo_plan_asked *a)
 {
 	const struct fo_predict_model *m = &a->base.job.model;
@@ -829,6 +851,10 @@ static fo_status refuse(const struct fo_plan_asked *a)
 			       a->framework->title, fo_plan_again_name[f->again], f->pp > 1 ? " with a pipeline" : "");
 	if (f->schedule >= 0 && f->pp != 1 && !(a->framework->schedules & BIT(f->schedule)))
 		return fo_fail(FO_EARG, "plan knows no schedule of %s of the kind that is fixed", a->framework->title);
+	const char *numbers = numbers_refused(a);
+	if (numbers)
+		return fo_hint(fo_fail(FO_EARG, "%s: %s", a->framework->title, numbers),
+			       "leave out what was asked of number type, states or ZeRO stage");
 	return refuse_batch(a);
 }
 
