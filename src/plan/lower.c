@@ -14,10 +14,10 @@ static int32_t whole(double x) { return (int32_t)fmax(1, x); }
 
 static void put_mesh(struct fo_lowering *o, const struct fo_predict_layout *l)
 {
-	const double cp = fmax(1, l->cp), dp = l->devices / (fmax(1, l->tp) * cp * fmax(1, l->pp)),
-		     shared = l->zero <= 0   ? 1
-			      : l->shard > 0 ? l->shard / cp
-					     : dp;
+	const double cp = fmax(1, l->cp), dp = l->devices / (fmax(1, l->tp) * cp * fmax(1, l->pp));
+	double shared = l->shard > 0 ? l->shard / cp : dp;
+	if (l->zero <= 0)
+		shared = 1;
 	o->mesh = (struct fo_mesh){ .replicate = whole(dp / shared),
 				    .shard = whole(shared),
 				    .cp = whole(cp),

@@ -112,8 +112,8 @@ static struct fo_predict_pipeline draw_pipeline(enum fo_predict_schedule schedul
 	return p;
 }
 
-/* Messages beside work, the loss in backward, the embedding on the first stage, as in Flatout's programs: messages of up
- * to a tenth of a layer's forward, as those of 8B models over a network are. */
+/* Messages beside work, the loss in backward, the embedding on the first stage, as in Flatout's programs: messages of
+ * up to a tenth of a layer's forward, as those of 8B models over a network are. */
 static void put_ahead(struct fo_predict_pipeline *p)
 {
 	p->ahead = true;
