@@ -344,6 +344,10 @@ static fo_status plan_rank(const struct fo_model *m, struct fo_lowering run, int
 {
 	const int64_t n = run.micro_batches, layers = fo_ceil_div(m->layers, fo_mesh_pp(&run.mesh));
 	int64_t few = first_try(&run);
+	if (most && fo_mesh_pp(&run.mesh) > 1 && OPERATIONS_LEAST * layers * n > most) { /* all are planned there */
+		job->why = too_long;
+		return FO_OK;
+	}
 	for (bool done = false; !done && !job->why;) {
 		struct fo_program p;
 		if (most && job->operations + OPERATIONS_LEAST * layers * few > most) {

@@ -134,7 +134,6 @@ static void test_programs(void **state)
 			a.memory_bytes = (double)(8 + draw(64)) * 0x1p30;
 		a.model = &m;
 		a.programs = fo_plan_programs_new();
-		a.programs_of_best = true;
 		if (fo_plan_search(&plan, &a) != FO_OK) {
 			fo_err_clear();
 			plan.points = 0;
