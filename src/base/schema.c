@@ -14,9 +14,9 @@
 static const struct {
 	const char *expected, *documented;
 } type_words[] = {
-	[FO_SCHEMA_REAL] = { "a number in its range", "number" },
-	[FO_SCHEMA_INT] = { "an integer in its range", "integer" },
-	[FO_SCHEMA_INT32] = { "an integer in its range", "integer" },
+	[FO_SCHEMA_REAL] = { "a number", "number" },
+	[FO_SCHEMA_INT] = { "an integer", "integer" },
+	[FO_SCHEMA_INT32] = { "an integer", "integer" },
 	[FO_SCHEMA_BOOL] = { "true or false", "boolean" },
 	[FO_SCHEMA_MARK] = { "true or false", "true" },
 	[FO_SCHEMA_TEXT] = { "a text", "text" },
@@ -293,21 +293,27 @@ void fo_schema_refuse(struct fo_schema_reader *r, const char *key, const char *e
 /* Records that the value v of f is not what the row asks for. Returns false. */
 static bool wrong(struct fo_schema_reader *r, const struct fo_schema_field *f, const json_t *v)
 {
-	char shown[48], text[300], *dump = NULL;
+	char shown[48], text[300], range[128] = "", *dump = NULL;
 	const char *expected = f->expected ? f->expected : type_words[f->type].expected, *got = "nothing";
 	if (r->lenient)
 		return false;
-	if (!f->expected && f->type == FO_SCHEMA_REAL && f->flags & FO_NULLS)
-		expected = "a number in its range, or null";
-	if (f->type == FO_SCHEMA_DIMS && json_is_array(v) && json_array_size(v) <= f->size / sizeof(int64_t))
-		expected = "an integer in its range"; /* one of the list is not */
+	/* One of the list is wrong, not the list. */
+	const bool element = f->type == FO_SCHEMA_DIMS && json_is_array(v) &&
+			     json_array_size(v) <= f->size / sizeof(int64_t);
+	const bool number = f->type == FO_SCHEMA_REAL || f->type == FO_SCHEMA_INT || f->type == FO_SCHEMA_INT32;
+	if (element)
+		expected = type_words[FO_SCHEMA_INT].expected;
+	if (!f->expected && (number || element) && (f->low != 0 || f->high != 0))
+		snprintf(range, sizeof range, " from %.15g to %.15g", f->low, f->high);
+	const char *null = !f->expected && f->type == FO_SCHEMA_REAL && f->flags & FO_NULLS ? ", or null" : "";
 	if (json_is_array(v))
 		got = "a list";
 	else if (json_is_object(v))
 		got = "an object";
 	else if (v)
 		got = dump = json_dumps(v, JSON_ENCODE_ANY);
-	snprintf(text, sizeof text, "%s, got %s", expected, fo_str_visible(shown, sizeof shown, got ? got : "?"));
+	snprintf(text, sizeof text, "%s%s%s, got %s", expected, range, null,
+		 fo_str_visible(shown, sizeof shown, got ? got : "?"));
 	free(dump);
 	fo_schema_refuse(r, f->key, text);
 	return false;
@@ -530,7 +536,11 @@ static void read_fields(const struct fo_schema *s, int from, const json_t *o, vo
 
 fo_status fo_schema_read(const struct fo_schema *s, const json_t *o, void *record, struct fo_schema_reader *r)
 {
-	int64_t version = json_integer_value(json_object_get(o, "schema"));
+	const json_t *stated = json_object_get(o, "schema");
+	int64_t version = json_integer_value(stated);
+	if (s->version && !stated)
+		return r->st = fo_fail(FO_EFORMAT, "'%s' has no \"schema\", expected %d: not a %s", r->where,
+				       s->version, s->what);
 	if (s->version && (version > s->version || version < (s->oldest ? s->oldest : s->version)))
 		return r->st = fo_fail(FO_EFORMAT, "'%s': schema is %lld, expected %d: not a %s of this version",
 				       r->where, (long long)version, s->version, s->what);

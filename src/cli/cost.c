@@ -29,11 +29,18 @@ fo_status fo_cli_cost_rent(const char *text, const char *what, const struct fo_d
 	return FO_OK;
 }
 
+/* The devices of the catalogue take 1.4 kW at most; with their share of the host less than three times that. */
+#define WATTS_MOST 5000.0
+
 fo_status fo_cli_cost_watts(const char *text, struct fo_range *out)
 {
 	FO_TRY(fo_cli_cost_range(text, "--watts", 1, out));
 	if (text && !(out->high > 0))
 		return fo_hint(fo_fail(FO_EARG, "--watts is '%s', expected a number above 0", text), "--watts=700");
+	if (text && out->high > WATTS_MOST)
+		return fo_hint(
+			fo_fail(FO_EARG, "--watts is '%s', and %.15g W are the most of one device", text, WATTS_MOST),
+			"--watts=700");
 	return FO_OK;
 }
 

@@ -146,6 +146,9 @@ static fo_status take_tokens(const struct fo_cli_job *in, struct fo_cli_asked *a
 	return FO_OK;
 }
 
+/* GB/s. Adapters of 800 Gbit/s carry 100; NVLink inside a node 900. */
+#define NET_MOST 1000.0
+
 static fo_status take_recompute(const struct fo_cli_job *in, struct fo_cli_asked *a)
 {
 	const double part = part_again(in);
@@ -203,6 +206,13 @@ fo_status fo_cli_job_read(const struct fo_cli_call *call, const struct fo_cli_jo
 	if (in->bandwidth && !(a->given.net_gb_s.low > 0))
 		return fo_hint(fo_fail(FO_EARG, "--measured-bandwidth=%s: nothing travels at 0 GB/s", in->bandwidth),
 			       "an InfiniBand adapter of 400 Gbit/s reaches some 38");
+	if (in->bandwidth && a->given.net_gb_s.high > NET_MOST)
+		return fo_hint(
+			fo_fail(FO_EARG,
+				"--measured-bandwidth=%s: no adapters of one device carry more than %.15g "
+				"GB/s",
+				in->bandwidth, NET_MOST),
+			"GB/s of one device, one direction: an InfiniBand adapter of 400 Gbit/s reaches some 38");
 	a->given.tf32 = in->precision == TYPE_TF32;
 	const char **set;
 	g.sets = settings_of(call, in, &a->arena, &set);

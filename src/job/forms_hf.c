@@ -33,6 +33,7 @@ static const struct fo_form_row deepspeed[] = {
 	M("zero_optimization.stage3_prefetch_bucket_size", PREFETCH, "0=off auto=on *=on"),
 	M("zero_optimization.prefetch_bucket_size", PREFETCH, "0=off auto=on *=on"),
 	M("bf16.enabled", DTYPE, "true=bf16 false=-"),
+	M("bfloat16.enabled", DTYPE, "true=bf16 false=-"), /* its older name */
 	M("bfloat16.enabled", DTYPE, "true=bf16 false=-"),
 	M("bf16.bf16_master_weights_and_grads", PARAM_DTYPE, "true=bf16 false=-"),
 	M("bf16.bf16_optimizer_states", MOMENTS, "true=bf16 false=-"),
@@ -115,13 +116,16 @@ const struct fo_form fo_form_deepspeed = {
 		     "zero_optimization.*gather_*_weights* "
 		     "zero_optimization.*param_persistence* zero_optimization.round_robin* "
 		     "zero_optimization.load_from* zero_optimization.ignore_unused* "
-		     "zero_allow* zero_force* fp16.* bf16.* "
+		     "zero_allow* zero_force* fp16.* bf16.* bfloat16.* "
 		     "scheduler.* optimizer.* wall_clock_breakdown prescale_gradients "
 		     "gradient_predivide_factor dump_state "
 		     "activation_checkpointing.* tensorboard.* wandb.* csv_monitor.* "
 		     "comms_logger.* checkpoint.* aio.* amp.* "
 		     "flops_profiler.* data_types.* memory_breakdown elasticity.* "
-		     "zero_optimization.stage3_param_persist*" },
+		     "zero_optimization.stage3_param_persist* dataloader_drop_last disable_python_gc "
+		     "zero_optimization.elastic_checkpoint zero_optimization.pipeline_loading_checkpoint "
+		     "zero_optimization.override_module_apply zero_optimization.log_trace_cache_warnings "
+		     "zero_optimization.enable_sanity_checks zero_optimization.legacy_stage1" },
 	.signature = "zero_optimization.stage zero_optimization.overlap_comm train_micro_batch_size_per_gpu "
 		     "zero_allow_untested_optimizer wall_clock_breakdown",
 	.finish = finish_deepspeed,
@@ -260,6 +264,7 @@ const struct fo_form fo_form_accelerate = {
 static const struct fo_form_row transformers[] = {
 	R("per_device_train_batch_size", MICRO_BATCH),
 	R("gradient_accumulation_steps", ACCUMULATION),
+	M("activation_checkpointing", RECOMPUTE, "true=full false=none null=none *=-"), /* since 5.24 */
 	M("gradient_checkpointing", RECOMPUTE, "true=full false=none offload=offload null=none *=-"),
 	M("bf16", DTYPE, "true=bf16 false=- *=-"),
 	M("fp16", DTYPE, "true=fp16 false=- *=-"),
@@ -443,7 +448,8 @@ static const char transformers_ignored[] =
 	"pad_to_sequence_len sample_packing* eval_sample* local_rank _n_gpu no_cuda use_cpu fp16_* "
 	"bf16_* half_precision* skip_* average_* optim_* past_index auto_find* neftune* jit_mode* "
 	"use_ipex use_legacy* use_mps* torch_empty* accelerator_config* debug mp_parameters length_* "
-	"ray_* ddp_backend log_level* logging_dir liger_*";
+	"ray_* ddp_backend log_level* logging_dir liger_* activation_checkpointing_kwargs.use_reentrant use_cache log_on_each_node "
+	"project trackio_* batch_eval_metrics enable_jit_checkpoint ignore_data_skip restore_callback_states*";
 
 const struct fo_form fo_form_transformers = {
 	.name = { "transformers", "transformers or trl", "5.23.0" },

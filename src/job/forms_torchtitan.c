@@ -89,7 +89,7 @@ static const char ignored[] =
 	"mx.* debug.* tokenizer.* hf_assets_path dump_folder optimizer.lr optimizer.beta* "
 	"optimizer.eps optimizer.weight_decay optimizer.* checkpoint.* training.steps "
 	"training.dataset* training.compile training.gc_* training.seed training.tp_comm_mode "
-	"training.warmup_steps training.mixed_precision_* training.data_parallel_* dataloader.* "
+	"training.dataloader.* training.warmup_steps training.mixed_precision_* training.data_parallel_* dataloader.* "
 	"parallelism.disable_loss_parallel parallelism.context_parallel_* "
 	"parallelism.pipeline_parallel_* parallelism.module_fqns_per_model_part "
 	"parallelism.expert_parallel_comm_backend parallelism.spmd_backend "

@@ -138,8 +138,6 @@ int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 bool fo_plan_accounts(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
 /* Is a division legal for this framework and this model? NULL, or why not in one static sentence. */
 const char *fo_plan_illegal(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
-/* Flatout's name for a division's schedule. */
-enum fo_pp_kind fo_plan_pp_kind(const struct fo_predict_layout *l);
 /* Bits of what a framework can compute again with so many stages. */
 uint32_t fo_plan_agains_of(const struct fo_plan_framework *f, double pp);
 /* Bytes that a division may take. */

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "predict/division.h"
 #include "program/mesh_cost.h"
 #include "program/program.h"
 
@@ -260,16 +261,6 @@ static const char *numbers_wrong(const struct fo_plan_asked *a, const struct fo_
 	return NULL;
 }
 
-enum fo_pp_kind fo_plan_pp_kind(const struct fo_predict_layout *l)
-{
-	static const enum fo_pp_kind kind[FO_PREDICT_SCHEDULES] = { [FO_PREDICT_1F1B] = FO_PP_1F1B,
-								    [FO_PREDICT_INTERLEAVED] = FO_PP_INTERLEAVED,
-								    [FO_PREDICT_ZERO_BUBBLE] = FO_PP_ZB_H1,
-								    [FO_PREDICT_GPIPE] = FO_PP_GPIPE,
-								    [FO_PREDICT_ZB_H2] = FO_PP_ZB_H2 };
-	return kind[l->schedule];
-}
-
 uint32_t fo_plan_agains_of(const struct fo_plan_framework *f, double pp)
 {
 	return pp > 1 && f->again_piped ? f->again_piped : f->again;
@@ -291,7 +282,7 @@ static const char *executor_refuses(const struct fo_plan_asked *a, const struct 
 				     .tp = (int32_t)l->tp,
 				     .pp = (int32_t)l->pp };
 	if (l->pp > 1) {
-		run.pass.pp = 1 + (int64_t)fo_plan_pp_kind(l);
+		run.pass.pp = 1 + (int64_t)fo_predict_pp_kind(l);
 		run.pass.pp_chunks = l->chunks > 1 ? (int64_t)l->chunks : 0;
 	}
 	run.pass.merge_qkv = run.pass.merge_gate_up = 1;

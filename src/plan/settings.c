@@ -2,6 +2,7 @@
  * keys and their sources. */
 #include "plan/settings.h"
 
+#include "predict/division.h"
 #include "program/program.h"
 
 #include <math.h>
@@ -53,7 +54,9 @@ static void flatout_stages(const struct said *s)
 	for (int i = 0; i < parts && listed; i++) {
 		double n = layers / parts + (i < more);
 		if (fo_predict_is_uneven(u))
-			n = i == 0 ? u->first : i == parts - 1 ? u->last : u->middle;
+			n = i == 0 ? u->first : u->middle;
+		if (fo_predict_is_uneven(u) && i == parts - 1)
+			n = u->last;
 		fo_str_printf(s->out, "%s%.0f", i ? "," : "", n);
 	}
 	fo_str_puts(s->out, listed ? "\n" : "even\n");
@@ -72,7 +75,7 @@ static void flatout(const struct said *s)
 	flatout_stages(s);
 	fo_str_printf(s->out, "pass:\n");
 	if (l->pp > 1)
-		fo_str_printf(s->out, "  pp: %s\n", fo_pp_name[fo_plan_pp_kind(l)]);
+		fo_str_printf(s->out, "  pp: %s\n", fo_pp_name[fo_predict_pp_kind(l)]);
 	if (l->chunks > 1)
 		fo_str_printf(s->out, "  pp-chunks: %.0f\n", l->chunks);
 	if (l->zero > 0)

@@ -88,8 +88,12 @@ static void slot(struct making *k, struct fo_pp_slot s)
 	struct fo_pp_peer from, to;
 	bool forward = s.work == FO_PP_FORWARD;
 	bool head = fo_pp_position(&k->shape, k->stage, s.chunk) == fo_pp_parts(&k->shape) - 1;
-	double weight = k->layers * t->weight + head * t->head_weight,
-	       seconds = k->layers * t->work[!forward] + head * t->head[!forward];
+	/* The head's forward is then part of backward, and its weights' gradient is not put off. */
+	const bool late = k->s->ahead;
+	const double ends = forward ? (late ? 0 : t->head[0]) : t->head[1] + late * t->head[0];
+	double weight = k->layers * t->weight + (head && !late) * t->head_weight,
+	       seconds = k->layers * t->work[!forward] + head * ends +
+			 (k->stage == 0 && s.chunk == 0) * (s.work == FO_PP_WEIGHT ? 0 : t->embed[!forward]);
 	if (!forward && k->again_stages > 0 && k->stage >= k->again_stages)
 		seconds -= k->layers * t->again;
 	if (s.work == FO_PP_INPUT)
@@ -112,13 +116,18 @@ static void slot(struct making *k, struct fo_pp_slot s)
 		calls(k, FO_PLAN_GATHER, FO_LANE_GATHER, k->data, k->between,
 		      k->layers * t->call[FO_PREDICT_CALL_SHARD][!forward]);
 	}
-	/* Each slot waits for a message's exposed share; who sends and who receives it meet in no time. */
-	if (s.work != FO_PP_WEIGHT && k->shape.stages > 1)
+	/* Each slot waits for a message's exposed share, or goes on beside it; who sends and who receives it meet in no
+	 * time. */
+	const bool feeds = fo_pp_feeds(&k->shape, k->stage, s, &to) && to.stage != k->stage;
+	const int32_t made = k->last;
+	if (s.work != FO_PP_WEIGHT && k->shape.stages > 1 && (feeds || !late))
 		works_on(k, lane[forward][1], FO_PLAN_SEND, t->hop);
-	if (fo_pp_feeds(&k->shape, k->stage, s, &to) && to.stage != k->stage) {
+	if (feeds) {
 		meets(k, lane[forward][1], true, forward ? 1 : -1);
 		fo_fleet_need(k->role, k->last);
 	}
+	if (late)
+		k->last = made;
 }
 
 static void stage(struct making *k, int32_t index, struct fo_pp_slot *order)

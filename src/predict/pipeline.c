@@ -15,7 +15,7 @@
 static double most(double a, double b) { return a > b ? a : b; }
 static double least(double a, double b) { return a < b ? a : b; }
 
-enum { RUNS = 4 };
+enum { RUNS = 5 };
 /* Stages that are alike, by their numbers; seconds of one of them. */
 struct run {
 	double first, last, forward, input, weight;
@@ -26,7 +26,8 @@ struct pipe {
 	struct run run[RUNS], end[2 * RUNS]; /* end: a run's first and last stage, each by itself */
 	double before[2 * RUNS];             /* seconds of all stages in front of an end */
 	int runs, ends;
-	double all; /* seconds of all stages, one micro-batch */
+	double all; /* seconds of all stages, one micro-batch, there and back */
+	double hop; /* of a message that a stage does not wait for itself: on the way from one stage to the next */
 	double best;
 };
 
@@ -40,19 +41,22 @@ static void add_run(struct pipe *x, double n, double layers, bool head, double a
 {
 	const struct fo_predict_pipeline *o = x->of;
 	const double first = x->runs ? x->run[x->runs - 1].last + 1 : 0;
-	const struct run r = { .first = first,
-			       .last = first + n - 1,
-			       .forward = layers * o->layer[0] + head * o->head[0] + o->hop,
-			       .input = layers * (o->layer[1] - again) + head * o->head[1] + o->hop,
-			       .weight = layers * o->layer[2] + head * o->head[2] };
+	const bool front = first < 1; /* it has the embedding */
+	const struct run r = {
+		.first = first,
+		.last = first + n - 1,
+		.forward = layers * o->layer[0] + head * o->head[0] + front * o->embed[0] + o->hop - x->hop,
+		.input = layers * (o->layer[1] - again) + head * o->head[1] + front * o->embed[1] + o->hop - x->hop,
+		.weight = layers * o->layer[2] + head * o->head[2]
+	};
 	x->run[x->runs++] = r;
 	for (int i = 0; i < 1 + (n > 1); i++) {
 		struct run *e = &x->end[x->ends];
 		*e = r;
 		e->first = e->last = i ? r.last : r.first;
-		x->before[x->ends++] = x->all + (i ? n - 1 : 0) * slots(&r);
+		x->before[x->ends++] = x->all + (i ? n - 1 : 0) * (slots(&r) + 2 * x->hop);
 	}
-	x->all += n * slots(&r);
+	x->all += n * (slots(&r) + 2 * x->hop);
 }
 
 /* How many stages of a run are `from` or behind it. */
@@ -75,7 +79,7 @@ static void turns(struct pipe *x, int a, int b)
 		try(x, x->all + times * turn + x->all - x->before[a] + (left - times * n) * slots(last));
 		return;
 	}
-	double shorter = 0;
+	double shorter = (rest - 1) * 2 * x->hop;
 	for (int i = 0; i < x->runs; i++)
 		shorter += behind(&x->run[i], x->p - rest) * slots(&x->run[i]);
 	try(x, x->all + (times + 1) * turn + most(rest * slots(last), shorter));
@@ -113,7 +117,7 @@ static void zero_bubble_turns(struct pipe *x, const struct run *from, double tri
 {
 	const double m = x->m, p = x->p, n = p - from->first, rest = m - 1 - n;
 	const struct run *first = &x->end[0], *last = &x->end[x->ends - 1];
-	double turn = 0;
+	double turn = 2 * (p - 1 - from->first) * x->hop;
 	if (rest < 0)
 		return;
 	for (int i = 0; i < x->runs; i++)
@@ -135,7 +139,7 @@ static void zero_bubble_end(struct pipe *x, double times, double trip, double en
 	for (int i = 0; i < x->runs; i++) {
 		const struct run *r = &x->run[i];
 		forward = most(forward, r->forward);
-		inputs += most(0, least(end - 1, r->last) - r->first + 1) * r->input;
+		inputs += most(0, least(end - 1, r->last) - r->first + 1) * (r->input + x->hop);
 		weight = end >= r->first ? r->weight : weight;
 	}
 	const double stay = (m - 1) * (last->forward + last->input) +
@@ -148,7 +152,7 @@ static void zero_bubble(struct pipe *x, double times)
 {
 	const double m = x->m, p = x->p;
 	const struct run *first = &x->end[0];
-	double trip = 0, forwards = 0, inputs = 0; /* of all stages; of those in front of s */
+	double trip = 2 * (p - 1) * x->hop, forwards = 0, inputs = 0; /* of all stages; of those in front of s */
 	for (int i = 0; i < x->runs; i++)
 		trip += stages(&x->run[i]) * (x->run[i].forward + x->run[i].input);
 	for (int i = 0; i < x->ends; i++) {
@@ -157,7 +161,7 @@ static void zero_bubble(struct pipe *x, double times)
 		const double later = (m - 1 - ahead) * r->forward + (m - 1) * r->input;
 		if (i > 0) {
 			const double n = s - x->end[i - 1].first;
-			forwards += n * x->end[i - 1].forward, inputs += n * x->end[i - 1].input;
+			forwards += n * (x->end[i - 1].forward + x->hop), inputs += n * (x->end[i - 1].input + x->hop);
 		}
 		/* Down, up, all of s; then up to the first stage, whose last weights' gradient ends the step. */
 		try(x, trip + later + most(0, m - 1 - times * s) * r->weight + first->weight);
@@ -182,7 +186,7 @@ struct walker {
 
 /* Does the next slot of stage s that can begin; false: it waits, or all are done. */
 static bool walk_on(struct walker *w, const struct run *r, const double *in, const double *back, double *out,
-		    double *up, int ahead, int late, int m)
+		    double *up, int ahead, int late, int m, double hop)
 {
 	const int due = w->input < m ? w->input - late : m;
 	if (w->weight < due) {
@@ -193,12 +197,12 @@ static bool walk_on(struct walker *w, const struct run *r, const double *in, con
 	} else if (w->forward < m && w->forward <= ahead + w->input) {
 		if (in && in[w->forward] < 0)
 			return false;
-		w->now = most(w->now, in ? in[w->forward] : 0) + r->forward;
+		w->now = most(w->now, in ? in[w->forward] + hop : 0) + r->forward;
 		out[w->forward++] = w->now;
 	} else {
 		if (back && back[w->input] < 0)
 			return false;
-		w->now = most(w->now, back ? back[w->input] : 0) + r->input;
+		w->now = most(w->now, back ? back[w->input] + hop : 0) + r->input;
 		up[w->input++] = w->now;
 	}
 	return true;
@@ -221,7 +225,7 @@ static void walk(struct pipe *x, int times)
 			const double *in = s ? out + (size_t)(s - 1) * (size_t)m : NULL;
 			const double *back = s < p - 1 ? up + (size_t)(s + 1) * (size_t)m : NULL;
 			double *o = out + (size_t)s * (size_t)m, *u = up + (size_t)s * (size_t)m;
-			while (walk_on(&w[s], &x->run[k], in, back, o, u, times * (p - 1 - s), times * s, m))
+			while (walk_on(&w[s], &x->run[k], in, back, o, u, times * (p - 1 - s), times * s, m, x->hop))
 				on = true;
 		}
 	}
@@ -241,11 +245,12 @@ static void walk(struct pipe *x, int times)
 static void interleaved(struct pipe *x)
 {
 	const struct fo_predict_pipeline *o = x->of;
-	const double head = o->head[0] + o->head[1] + o->head[2];
+	const double head = o->head[0] + o->head[1] + o->head[2], embed = o->embed[0] + o->embed[1];
 	for (int i = 0; i < x->runs; i++) {
-		const double own = slots(&x->run[i]), more = x->run[i].last < x->p - 1 ? 0 : head;
-		try(x, x->all + x->m * (o->chunks * own + more) - own);
-		try(x, o->chunks * x->all + head + (x->m - 1) * (own + more));
+		const double once = i ? 0 : embed; /* its time is in one chunk alone */
+		const double own = slots(&x->run[i]) - once, more = once + (x->run[i].last < x->p - 1 ? 0 : head);
+		try(x, x->all + 2 * (o->chunks - 1) * x->p * x->hop + x->m * (o->chunks * own + more) - own);
+		try(x, o->chunks * x->all + 2 * (o->chunks - 1) * x->hop + head + (x->m - 1) * (own + more));
 	}
 }
 
@@ -263,7 +268,8 @@ static void add_runs(struct pipe *x, double chunks, bool apart)
 {
 	const struct fo_predict_pipeline *o = x->of;
 	const bool uneven = fo_predict_is_uneven(&o->uneven);
-	const double p = o->stages, cut[] = { uneven ? 1 : o->full, o->again_stages, uneven || !apart ? p - 1 : p };
+	const double p = o->stages, cut[] = { uneven ? 1 : o->full, o->again_stages, uneven || !apart ? p - 1 : p,
+					      o->embed[0] + o->embed[1] > 0 ? 1 : 0 };
 	for (double at = 0, end; at < p; at = end) {
 		end = p;
 		for (size_t i = 0; i < sizeof cut / sizeof *cut; i++)
@@ -275,10 +281,11 @@ static void add_runs(struct pipe *x, double chunks, bool apart)
 
 double fo_predict_pipeline_s(const struct fo_predict_pipeline *o)
 {
-	struct pipe x = { .of = o, .p = o->stages, .m = o->micro_batches };
+	struct pipe x = { .of = o, .p = o->stages, .m = o->micro_batches, .hop = o->ahead ? o->hop : 0 };
 	const double v = o->schedule == FO_PREDICT_INTERLEAVED ? o->chunks : 1;
 	const bool apart = v > 1; /* the head has no part in a chunk's time */
 	add_runs(&x, v, apart);
+	x.all -= 2 * x.hop; /* behind the last stage there is none */
 	if (apart)
 		interleaved(&x);
 	else if (o->schedule == FO_PREDICT_GPIPE)

@@ -231,6 +231,7 @@ struct fo_predict_slots {
 	double work[2];                   /* of a layer, with what is computed again and launches that it waits for */
 	double call[FO_PREDICT_CALLS][2]; /* of a layer, exposed */
 	double head[2];
+	double embed[2];            /* the embedding's, on the first of several stages; else head has it */
 	double again;               /* of work's backward, what the stages behind again_stages do not have */
 	double weight, head_weight; /* of backward, what makes the weights' gradients */
 	double hop;                 /* that a slot waits for its message between stages */
@@ -244,6 +245,7 @@ struct fo_predict_step {
 	double part[FO_PREDICT_PARTS]; /* sum to the step; means over devices, of which the bubble has what they wait */
 	double fewest, full;           /* layers of a pipeline stage; of the first `full` stages one more */
 	struct fo_predict_slots slots;
+	bool ahead;             /* Flatout's stages: messages travel beside work, the loss comes with backward */
 	double tokens_s;        /* of one device */
 	double mfu, mfu_causal; /* of the dense peak of the job's type; all scores, the causal half */
 	double mfu_bf16_causal; /* of the bf16 peak */

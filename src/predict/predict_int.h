@@ -22,8 +22,20 @@ struct fo_predict_product {
 	double flop, idle, depth; /* idle: tiles and waves over ideal, at least 1 */
 	double bytes, sums;       /* sums: of weight gradients' fp32 sums */
 };
+/* Of Flatout's own programs, what lowering makes of them (own.c); other stacks have none of it. */
+struct fo_predict_own {
+	bool on, sp, tied;
+	double moved[2], again_moved;         /* bytes of a layer forward, backward; of a forward that is repeated */
+	double embed_moved[2], head_moved[2]; /* once a micro-batch */
+	double gradient;                      /* bytes of one */
+	double hidden, words, matrices;    /* elements of a norm, of this rank's embedding, of its layer's matrices */
+	double tensor[FO_PREDICT_HEAD];    /* of these, by site */
+	struct fo_predict_product keys[3]; /* with cp: of keys, and the same of values */
+	double tokens, keys_bytes;         /* that all ranks of a tp group have; of a rank's keys, its values alike */
+};
 /* One micro-batch of one layer on one device, and what happens once a step. */
 struct fo_predict_work {
+	struct fo_predict_own own;
 	const char *wrong;
 	/* Constants that this job reads. */
 	int ceil, ceil_head, attention, part, habits;
@@ -77,6 +89,10 @@ double fo_memory_own(const struct fo_memory_base *b, double width, double unfuse
 struct fo_memory_token fo_memory_ffn(const struct fo_memory_base *b, bool moe, double unfused);
 /* Copies the table's values (fitted true) or starts. */
 void fo_predict_constants(bool fitted, double x[FO_PREDICT_CONSTANTS]);
+/* m x n x k, without a weight gradient's sum. */
+struct fo_predict_product fo_predict_product_of(double m, double n, double k, double units);
+/* What Flatout's programs have, of work that is counted otherwise. */
+void fo_predict_own_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w);
 /* Counts. */
 void fo_predict_work_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w);
 /* The same for another division of the same tp, cp, ep, sp, micro-batch and devices: what these decide stays. */

@@ -1,40 +1,11 @@
 /* Seconds of a step: the counts of work.c over the constants' rates. docs/predict.md has the formulas. */
 #include "predict/pipeline.h"
-#include "predict/predict_int.h"
+#include "predict/time_int.h"
 
 #include <string.h>
 
-struct now {
-	const struct fo_predict_work *w;
-	const double *x;
-	double memory;       /* bytes/s */
-	double linear, head; /* FLOP/s */
-	double node, net;
-	double age; /* of small types' time, by the year of the software */
-};
+static double experts_age(const struct now *n) { return fo_predict_aged(n->w, n->x[FO_X_EXPERT_YEAR], 2025.6); }
 
-static double most(double a, double b) { return a > b ? a : b; }
-static double least(double a, double b) { return a < b ? a : b; }
-
-static double product_s(const struct now *n, const struct fo_predict_product *p, double rate)
-{
-	const double *x = n->x;
-	double t = p->flop / rate * (1 + x[FO_X_QUANT] * (p->idle - 1)) * (1 + x[FO_X_DEPTH] * p->depth);
-	return most(t, p->bytes / n->memory) + x[FO_X_SUMS] * p->sums / n->memory;
-}
-
-/* Software for a new device gets better: what one constant a year makes of the years since `from`, no further than
- * runs show it. */
-static double aged(const struct fo_predict_work *w, double a_year, double from)
-{
-	return w->young && w->year > 0 ? pow(a_year, fmax(-.7, fmin(1, w->year - from))) : 1;
-}
-static double experts_age(const struct now *n) { return aged(n->w, n->x[FO_X_EXPERT_YEAR], 2025.6); }
-
-/* Forward, input's gradient, weight's gradient of all products of one layer. */
-struct products {
-	double pass[3], up;
-};
 static struct products products(const struct now *n)
 {
 	const struct fo_predict_work *w = n->w;
@@ -46,15 +17,17 @@ static struct products products(const struct now *n)
 		bool routed = w->moe && i >= FO_PREDICT_UP;
 		double times = w->repeats[i] * (routed ? slower : 1);
 		for (int pass = 0; pass < 3; pass++) {
-			double t = times * product_s(n, &w->product[i][pass], n->linear);
+			double t = times * fo_predict_product_s(n, &w->product[i][pass], n->linear);
 			out.pass[pass] += t;
 			if (i == FO_PREDICT_UP && pass == 0)
 				out.up = t;
 		}
 	}
+	for (int pass = 0; w->own.on && w->cp > 1 && pass < 3; pass++)
+		out.pass[pass] += 2 * fo_predict_product_s(n, &w->own.keys[pass], n->linear);
 	for (int i = 0; w->dense_too && i < 2; i++)
 		for (int pass = 0; pass < 3; pass++)
-			out.pass[pass] += product_s(n, &w->dense_ffn[i][pass], n->linear);
+			out.pass[pass] += fo_predict_product_s(n, &w->dense_ffn[i][pass], n->linear);
 	if (!w->trains)
 		out.pass[FO_PREDICT_WEIGHT] = 0;
 	return out;
@@ -66,36 +39,8 @@ static double attention_s(const struct now *n)
 	const double *x = n->x;
 	if (w->stored)
 		return 2 * w->attention_flop / (n->head * .8) + w->scores * 13 * x[FO_X_ATT_STORED] / n->memory;
-	double rate = w->peak_bf16 * x[w->attention] * (1 - w->dim64 * (1 - x[FO_X_ATT_DIM64])) /
-		      (1 + x[FO_X_ATT_SHORT] / w->seq);
 	double ring = w->ring ? 1 + x[FO_X_ATT_RING] * (1 - 2 / w->cp) : 1;
-	return ring * w->attention_flop / rate + x[FO_X_ATT_START] * 1e-6;
-}
-
-/* A gather or reduce-scatter of `bytes` in all. A ring over nodes uses the adapters of all its members in a node. */
-static double ring_s(const struct now *n, double bytes, double ranks, bool inside, double in_node)
-{
-	const double *x = n->x;
-	if (ranks <= 1)
-		return 0;
-	double rate = inside ? n->node : least(n->node, n->net * in_node);
-	double half = 1e6 * x[inside ? FO_X_NODE_HALF : FO_X_NET_HALF];
-	double start = 1e-6 * x[inside ? FO_X_NODE_START : FO_X_NET_START];
-	return start * (.5 + .5 * (ranks - 1) / 3) + (ranks - 1) / ranks * (bytes + half) / rate;
-}
-
-/* The same over ranks that hold states: within nodes and between them at once. */
-static double spread_s(const struct now *n, double bytes, double ranks, double in_node, double nodes)
-{
-	const double *x = n->x;
-	if (ranks <= 1)
-		return 0;
-	double doublings = nodes > 1 ? log2(nodes) : 0, net = n->net / (1 + x[FO_X_NET_NODES] * doublings);
-	double inner = (in_node - 1) / in_node * bytes / n->node;
-	double outer = nodes > 1 ? (ranks - 1) / ranks * bytes / (in_node * net) : 0;
-	double start = 1e-6 *
-		       ((ranks - nodes) * x[FO_X_NODE_HOP] + (nodes > 1 ? nodes * x[FO_X_NET_HOP] : 0)); /* a ring */
-	return most(inner, outer) + start;
+	return ring * w->attention_flop / fo_predict_attention_rate(n) + x[FO_X_ATT_START] * 1e-6;
 }
 
 /* Device and host work side by side: the slower one, and a little more where both are alike. */
@@ -105,20 +50,14 @@ static double beside(double device, double host)
 	return sqrt(sqrt(a * a + b * b));
 }
 
-/* One layer of one micro-batch. */
-struct layer {
-	struct products products;
-	double attention[2], memory[2], tensor[2], context, expert, host[2], pass[2];
-	double again; /* seconds that backward repeats */
-	double data[2];
-};
-
 static void layer_memory(const struct now *n, struct layer *y)
 {
 	const struct fo_predict_work *w = n->w;
 	const double *x = n->x;
 	double moved = (w->moved + w->state_moved) * x[FO_X_U_MCORE + w->habits] / n->memory;
 	y->memory[0] = moved, y->memory[1] = 1.6 * moved;
+	if (w->own.on)
+		fo_predict_own_memory(n, y);
 	if (w->fp8) {
 		double cast = x[FO_X_CAST8] * (w->block ? x[FO_X_CAST_BLOCK] : 1) * n->age / n->memory;
 		y->memory[0] += (w->casts[0] + w->cast_weights) * cast;
@@ -135,17 +74,24 @@ static void layer_messages(const struct now *n, struct layer *y)
 	const struct fo_predict_work *w = n->w;
 	const double *x = n->x;
 	double exposed = x[FO_X_TP_MCORE + w->habits];
-	if (w->tp_exposed > 0)
-		exposed = w->tp_exposed;
+	if (w->tp_exposed > 0) /* a stack that hides nothing unless told may lose more than the messages take */
+		exposed = most(exposed, w->tp_exposed);
 	else if (w->tp_hidden && exposed > x[FO_X_TP_ASYNC])
 		exposed = x[FO_X_TP_ASYNC];
-	double tensor = 4 * ring_s(n, w->tp_bytes, w->tp, w->tp_inside, w->in_node);
+	double tensor = 4 * fo_predict_ring_s(n, w->tp_bytes, w->tp, w->tp_inside, w->in_node);
 	y->tensor[0] = tensor * exposed, y->tensor[1] = tensor * exposed * 1.25;
 	double hidden = tensor * (1 - exposed) * x[FO_X_TAX];
 	y->products.pass[FO_PREDICT_FORWARD] += hidden;
 	y->products.pass[FO_PREDICT_INPUT] += hidden;
-	double keys = ring_s(n, w->cp_bytes, w->cp, w->cp_inside, w->in_node);
-	y->context = w->cp > 1 ? most(0, keys - y->attention[0]) + x[FO_X_CP] * keys : 0;
+	if (w->own.on) {
+		fo_predict_own_tensor(n, tensor / 4, exposed, y);
+		y->products.pass[FO_PREDICT_INPUT] += (tensor * exposed - y->tensor[1]) * x[FO_X_TAX];
+	}
+	double keys = fo_predict_ring_s(n, w->cp_bytes, w->cp, w->cp_inside, most(1, w->in_node / w->tp));
+	y->context[0] = w->cp > 1 ? most(0, keys - y->attention[0]) + x[FO_X_CP] * keys : 0;
+	y->context[1] = 2 * y->context[0];
+	if (w->own.on && w->cp > 1)
+		fo_predict_own_context(n, y);
 	if (w->moe && w->ep > 1) {
 		double inner = w->all_to_all * (w->ep - 1) / w->ep / n->node, outer = w->all_to_all_net / n->net;
 		double sent = most(inner, outer) * x[FO_X_EXPERT_UNEVEN];
@@ -157,7 +103,7 @@ static void layer_again(const struct now *n, struct layer *y)
 {
 	const struct fo_predict_work *w = n->w;
 	double rest = 1 - w->again;
-	y->again = w->again * y->pass[0];
+	y->again = w->own.on ? fo_predict_own_again(n, y) : w->again * y->pass[0];
 	if (w->again_core)
 		y->again += rest * (w->stored ? y->attention[0] : .5 * y->memory[0]);
 	if (w->again_ffn)
@@ -173,8 +119,10 @@ static void layer_shards(const struct now *n, struct layer *y)
 		y->data[0] = y->data[1] = 0;
 		return;
 	}
-	double gather = spread_s(n, w->layer_bytes, w->shard, w->shard_node, w->nodes);
-	double scatter = w->trains ? spread_s(n, w->gradient_bytes, w->shard, w->shard_node, w->nodes) : 0;
+	double gather = fo_predict_spread_s(n, w->layer_bytes, w->shard, w->shard_node, w->nodes);
+	double scatter = w->trains ? fo_predict_spread_s(n, w->gradient_bytes, w->shard, w->shard_node, w->nodes) : 0;
+	if (w->own.on)
+		fo_predict_own_shards(n, y, &gather, &scatter);
 	double behind = scatter + (w->keeps_weights ? 0 : gather);
 	if (w->dp_overlap < 0) {
 		y->data[0] = gather, y->data[1] = behind;
@@ -189,6 +137,8 @@ static void layer_of(const struct now *n, struct layer *y)
 	const struct fo_predict_work *w = n->w;
 	const double *x = n->x;
 	*y = (struct layer){ .products = products(n) };
+	if (w->own.on && w->trains)
+		y->products.pass[FO_PREDICT_WEIGHT] -= fo_predict_own_stored(n, w->own.matrices);
 	y->attention[0] = attention_s(n);
 	y->attention[1] = (w->stored ? 2.1 : 2.5) * y->attention[0];
 	layer_memory(n, y);
@@ -199,8 +149,8 @@ static void layer_of(const struct now *n, struct layer *y)
 	if (w->moe && !w->graphs)
 		launches *= most(1, (x[FO_X_EXPERT_HOST] + x[FO_X_EXPERT_EACH] * w->local_experts) * experts_age(n));
 	const double *p = y->products.pass;
-	double device[2] = { p[0] + y->attention[0] + y->memory[0] + y->tensor[0] + y->context + y->expert,
-			     p[1] + p[2] + y->attention[1] + y->memory[1] + y->tensor[1] + 2 * y->context + y->expert };
+	double device[2] = { p[0] + y->attention[0] + y->memory[0] + y->tensor[0] + y->context[0] + y->expert,
+			     p[1] + p[2] + y->attention[1] + y->memory[1] + y->tensor[1] + y->context[1] + y->expert };
 	for (int i = 0; i < 2; i++) {
 		y->pass[i] = beside(device[i], launches);
 		y->host[i] = y->pass[i] - device[i];
@@ -214,19 +164,22 @@ static double exchange_s(const struct now *n, const struct layer *y)
 {
 	const struct fo_predict_work *w = n->w;
 	double gradient = w->gradient_bytes / (w->layer_bytes / 2);
+	if (w->own.on)
+		return fo_predict_own_exchange(n, y);
 	if (!w->trains || w->shard * w->replicate <= 1)
 		return 0;
 	if (w->fsdp) {
 		if (w->replicate <= 1)
 			return 0;
 		double part = w->local_params * gradient / w->shard; /* an all-reduce among replicas, behind backward */
-		double all = 2 * spread_s(n, part, w->replicate, most(1, w->data_node / w->shard), w->replicate);
+		double near = least(most(1, w->data_node / w->shard), w->replicate);
+		double all = 2 * fo_predict_spread_s(n, part, w->replicate, near, w->replicate / near);
 		return most(0, all - w->layers / w->pp * y->pass[1]) + n->x[FO_X_DATA] * all;
 	}
 	double ranks = w->shard * w->replicate, in_node = least(w->data_node, ranks);
 	double nodes = most(1, ranks / in_node);
-	double scatter = spread_s(n, gradient * w->local_params, ranks, in_node, nodes),
-	       gather = spread_s(n, 2 * w->local_params, ranks, in_node, nodes);
+	double scatter = fo_predict_spread_s(n, gradient * w->local_params, ranks, in_node, nodes),
+	       gather = fo_predict_spread_s(n, 2 * w->local_params, ranks, in_node, nodes);
 	if (w->dp_overlap < 0 || (w->plain_exchange && !w->dp_overlap))
 		return scatter + gather;
 	double share = n->x[FO_X_DATA];
@@ -245,53 +198,21 @@ static void add_layers(const struct layer *y, double times, double *part)
 	part[FO_PREDICT_MEMORY] = times * (y->memory[0] + y->memory[1]);
 	part[FO_PREDICT_RECOMPUTE] = times * y->again;
 	part[FO_PREDICT_TENSOR] = times * (y->tensor[0] + y->tensor[1]);
-	part[FO_PREDICT_CONTEXT] = times * 3 * y->context;
+	part[FO_PREDICT_CONTEXT] = times * (y->context[0] + y->context[1]);
 	part[FO_PREDICT_EXPERT] = times * 2 * y->expert;
 	part[FO_PREDICT_HOST] = times * (y->host[0] + y->host[1]);
 	part[FO_PREDICT_DATA] = times * (y->data[0] + y->data[1]);
-}
-
-static void now_of(const struct fo_predict_work *w, const double *x, struct now *n)
-{
-	double part = w->part >= 0 ? x[w->part] : 1;
-	*n = (struct now){ .w = w, .x = x, .memory = x[FO_X_HBM] * w->memory_byte_s };
-	double scale = w->sustained > 0 ? w->sustained / x[w->ceil_head] : 1;
-	n->age = w->fp8 ? aged(w, x[FO_X_SMALL_YEAR], 2026) : 1;
-	n->linear = w->rate * x[w->ceil] * part * scale / n->age * (w->rows ? x[FO_X_ROWS_HOPPER] : 1);
-	n->head = w->rate_head * x[w->ceil_head] * part * scale;
-	n->node = w->node * x[w->pcie ? FO_X_PCIE : FO_X_NODE];
-	n->net = w->net * (w->net_share > 0 ? w->net_share : x[FO_X_NET]);
-}
-
-/* The head's products of one micro-batch: forward with half of what logits move, backward with the other half. */
-struct head {
-	double pass[3];
-};
-static struct head head_of(const struct now *n)
-{
-	const struct fo_predict_work *w = n->w;
-	struct head o = { { 0 } };
-	if (w->known) {
-		memcpy(o.pass, w->known_head, sizeof o.pass);
-		return o;
-	}
-	const double logits = w->logits * w->logit_bytes * n->x[FO_X_LOGIT] / n->memory;
-	for (int pass = 0; pass < 2 + w->trains; pass++)
-		o.pass[pass] = product_s(n, &w->product[FO_PREDICT_HEAD][pass], n->head) +
-			       (pass < FO_PREDICT_WEIGHT ? logits / 2 : 0);
-	return o;
 }
 
 void fo_predict_know(struct fo_predict_work *w, const double *x)
 {
 	struct now n;
 	w->known = false;
-	now_of(w, x, &n);
+	fo_predict_now_of(w, x, &n);
 	struct products p = products(&n);
 	memcpy(w->known_pass, p.pass, sizeof w->known_pass);
 	w->known_up = p.up;
-	const struct head head = head_of(&n);
-	memcpy(w->known_head, head.pass, sizeof w->known_head);
+	fo_predict_head_of(&n, w->known_head);
 	w->known = true;
 }
 
@@ -301,7 +222,7 @@ static void slots_of(const struct now *n, const struct layer *y, struct fo_predi
 	const struct fo_predict_work *w = n->w;
 	for (int i = 0; i < 2; i++) {
 		const double call[FO_PREDICT_CALLS] = { [FO_PREDICT_CALL_TENSOR] = y->tensor[i],
-							[FO_PREDICT_CALL_CONTEXT] = (1 + i) * y->context,
+							[FO_PREDICT_CALL_CONTEXT] = y->context[i],
 							[FO_PREDICT_CALL_EXPERT] = y->expert,
 							[FO_PREDICT_CALL_SHARD] = y->data[i] };
 		o->work[i] = y->pass[i] + y->data[i] + i * y->again;
@@ -312,15 +233,15 @@ static void slots_of(const struct now *n, const struct layer *y, struct fo_predi
 	}
 	o->again = w->again_stages > 0 ? y->again : 0;
 	o->weight = y->products.pass[FO_PREDICT_WEIGHT];
-	const struct head head = head_of(n);
-	o->head[0] = head.pass[FO_PREDICT_FORWARD];
-	o->head[1] = head.pass[FO_PREDICT_INPUT] + head.pass[FO_PREDICT_WEIGHT];
-	o->head_weight = head.pass[FO_PREDICT_WEIGHT];
-	if (w->pp > 1) {
-		double rate = w->pp_inside ? n->node : n->net;
-		o->hop = n->x[FO_X_PP] *
-			 (1e-6 * n->x[w->pp_inside ? FO_X_NODE_START : FO_X_NET_START] + w->send_bytes / rate);
-	}
+	double head[3];
+	fo_predict_head_of(n, head);
+	if (w->own.on)
+		fo_predict_own_ends(n, head, o->embed);
+	o->head[0] = head[FO_PREDICT_FORWARD];
+	o->head[1] = head[FO_PREDICT_INPUT] + head[FO_PREDICT_WEIGHT];
+	o->head_weight = head[FO_PREDICT_WEIGHT];
+	if (w->pp > 1)
+		o->hop = fo_predict_hop_s(n, w->send_bytes);
 	o->exchange = exchange_s(n, y);
 	double *all = (double *)o;
 	for (size_t i = 0; i < sizeof *o / sizeof *all; i++)
@@ -340,7 +261,8 @@ static double pipeline_s(const struct fo_predict_work *w, const struct fo_predic
 	}
 	if (w->pp <= 1)
 		return w->micro_batches * (per * (layer[0] + layer[1]) + o->head[0] + o->head[1]);
-	const struct fo_predict_pipeline p = {
+	const double backward = o->head[1] - o->head_weight;
+	struct fo_predict_pipeline p = {
 		.schedule = w->chunks > 1 && w->schedule == FO_PREDICT_1F1B ? FO_PREDICT_INTERLEAVED : w->schedule,
 		.stages = w->pp,
 		.micro_batches = w->micro_batches,
@@ -349,11 +271,15 @@ static double pipeline_s(const struct fo_predict_work *w, const struct fo_predic
 		.full = out->full,
 		.uneven = w->uneven,
 		.layer = { layer[0], layer[1] - o->weight, o->weight },
-		.head = { o->head[0], o->head[1] - o->head_weight, o->head_weight },
+		.head = { o->head[0], backward, o->head_weight },
 		.hop = o->hop,
+		.ahead = w->own.on,
 		.again = o->again,
 		.again_stages = w->again_stages,
 	};
+	if (w->own.on) /* the loss comes when backward begins, and the head's weight gradient is not put off */
+		p.head[0] = p.head[2] = 0, p.head[1] = o->head[0] + o->head[1];
+	memcpy(p.embed, o->embed, sizeof p.embed);
 	return fo_predict_pipeline_s(&p);
 }
 
@@ -374,7 +300,7 @@ void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo
 {
 	struct now n;
 	struct layer y;
-	now_of(w, x, &n);
+	fo_predict_now_of(w, x, &n);
 	layer_of(&n, &y);
 	double m = w->micro_batches, per = w->layers / w->pp, *part = out->part, total = 0;
 	double slow = x[FO_X_STRAGGLE] * sqrt(2 * log(most(1, w->devices)));
@@ -389,8 +315,10 @@ void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo
 	double busy = 0;
 	for (int i = 0; i < FO_PREDICT_PARTS; i++)
 		busy += part[i] /= w->habit;
-	busy += part[FO_PREDICT_LOSS] = m * (slots->head[0] + slots->head[1]) / w->pp;
-	busy += part[FO_PREDICT_SENDS] = 2 * m * w->chunks * slots->hop;
+	busy += part[FO_PREDICT_LOSS] = m * (slots->head[0] + slots->head[1] + slots->embed[0] + slots->embed[1]) /
+					w->pp;
+	const double sent = 2 * m * w->chunks * slots->hop;
+	busy += part[FO_PREDICT_SENDS] = w->own.on ? least(sent, most(0, all - busy)) : sent;
 	const double idle = w->pp > 1 ? most(0, all - busy) : 0;
 	part[FO_PREDICT_BUBBLE] = idle;
 	if (idle > 0)
@@ -401,7 +329,7 @@ void fo_predict_time(const struct fo_predict_work *w, const double *x, struct fo
 	for (int i = 0; i < FO_PREDICT_PARTS; i++)
 		total += part[i];
 	out->seconds = total;
-	out->dp = w->dp, out->micro_batches = m;
+	out->dp = w->dp, out->micro_batches = m, out->ahead = w->own.on && w->pp > 1;
 }
 
 bool fo_predict_reads(const struct fo_predict_work *w, int c)

@@ -40,15 +40,20 @@ static double idle(double m, double n, double k, double units)
 	return best;
 }
 
+struct fo_predict_product fo_predict_product_of(double m, double n, double k, double units)
+{
+	return (struct fo_predict_product){ .flop = 2 * m * n * k,
+					    .idle = idle(m, n, k, units),
+					    .depth = 1 / k,
+					    .bytes = 2 * (m * n + m * k + n * k) };
+}
+
 static void product(struct fo_predict_product p[3], double rows, double outputs, double inner, double units,
 		    double gradient)
 {
 	const double m[3] = { rows, rows, outputs }, n[3] = { outputs, inner, inner }, k[3] = { inner, outputs, rows };
 	for (int i = 0; i < 3; i++)
-		p[i] = (struct fo_predict_product){ .flop = 2 * m[i] * n[i] * k[i],
-						    .idle = idle(m[i], n[i], k[i], units),
-						    .depth = 1 / k[i],
-						    .bytes = 2 * (m[i] * n[i] + m[i] * k[i] + n[i] * k[i]) };
+		p[i] = fo_predict_product_of(m[i], n[i], k[i], units);
 	p[FO_PREDICT_WEIGHT].sums = gradient * outputs * inner;
 }
 
@@ -144,15 +149,28 @@ static void experts(const struct fo_predict_base *b, struct fo_predict_work *w, 
 /* Times that its convolution, scan and gated norm read or write what the projection made. */
 #define STATE_PASSES 6
 
+/* What Flatout trains: its programs are counted as they are lowered. */
+static bool is_own(const struct fo_predict_job *j)
+{
+	const struct fo_predict_model *m = &j->model;
+	const bool plain = m->experts < 1 && m->matrices >= 3 && !(m->qkv_width > 0) && !(m->score_share > 0);
+	return j->style == FO_PREDICT_STYLE_FLATOUT && plain && !j->lora && !j->attention;
+}
+
 static void layer(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)
 {
 	const struct fo_predict_job *j = &b->job;
 	const struct fo_predict_model *m = &j->model;
 	const struct fo_predict_style *s = &fo_predict_style[j->style];
 	double t = w->tp, tokens = w->micro_batch * j->seq / w->cp, units = j->machine.units, h = m->hidden;
+	w->own.on = is_own(j);
 	double queries = m->heads * m->head_dim, values = m->value_dim > 0 ? m->value_dim : m->head_dim;
 	double gradient = 2 * fo_predict_gradient_bytes(j); /* read and written */
 	double qkv = m->qkv_width > 0 ? m->qkv_width : (m->heads + 2 * m->kv_heads) * m->head_dim;
+	if (w->own.on && w->cp > 1) { /* keys travel, so they are apart */
+		qkv = queries;
+		product(w->own.keys, tokens, m->kv_heads * m->head_dim / t, h, units, gradient);
+	}
 	product(w->product[FO_PREDICT_QKV], tokens, qkv / t, h, units, gradient);
 	product(w->product[FO_PREDICT_OUT], tokens, h, m->heads * values / t, units, gradient);
 	for (int i = 0; i < FO_PREDICT_SITES; i++)
@@ -189,8 +207,10 @@ static void layer(const struct fo_predict_base *b, const struct fo_predict_layou
 			w->casts[1] += 4 * tokens * share * m->top_k * h / t;
 	w->logits = tokens * m->vocab / t;
 	w->logit_bytes = j->logit_bytes > 0 ? j->logit_bytes : s->logit_bytes;
+	if (w->own.on && t <= 1 && !(j->logit_bytes > 0))
+		w->logit_bytes = 4; /* one walk turns logits into their gradient; ranks of a tp group take three */
 	w->tp_bytes = 2 * tokens * h;
-	w->cp_bytes = 4 * tokens * m->kv_heads * m->head_dim / t * (w->cp - 1);
+	w->cp_bytes = 4 * tokens * m->kv_heads * m->head_dim / t * w->cp; /* of which a rank has its own part */
 	w->send_bytes = 2 * tokens * h / (sp ? t : 1);
 }
 
@@ -296,6 +316,7 @@ void fo_predict_work_again(const struct fo_predict_base *b, const struct fo_pred
 	links(b, l, w);
 	constants_read(b, l, w);
 	once(b, l, w);
+	fo_predict_own_of(b, l, w);
 }
 
 void fo_predict_work_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w)
@@ -306,4 +327,5 @@ void fo_predict_work_of(const struct fo_predict_base *b, const struct fo_predict
 	constants_read(b, l, w);
 	layer(b, l, w);
 	once(b, l, w);
+	fo_predict_own_of(b, l, w);
 }

@@ -13,18 +13,19 @@
 
 static bool is_comm(const struct fo_op *o) { return fo_op_info(o->kind)->cls == FO_CLASS_COMM; }
 
-static fo_status build_role(struct fo_sim_role *role, const struct fo_program *first, int32_t rank)
+static fo_status build_role(struct fo_sim_role *role, const struct fo_program *first, int32_t rank, bool planned)
 {
 	struct fo_lowering low = first->run;
 	low.mesh.rank = rank;
 	FO_TRY(fo_pass_build(&role->p, &first->model, &low));
 	FO_TRY(fo_unroll(&role->p, &role->u));
-	fo_plan(&role->p, &role->u);
+	if (planned)
+		fo_plan(&role->p, &role->u);
 	fo_prune_waits(&role->p, &role->u);
 	return FO_OK;
 }
 
-fo_status fo_sim_ranks_init(struct fo_sim_ranks *x, const struct fo_program *first)
+static fo_status init(struct fo_sim_ranks *x, const struct fo_program *first, bool planned)
 {
 	int32_t *first_of = NULL;
 	int roles;
@@ -32,11 +33,24 @@ fo_status fo_sim_ranks_init(struct fo_sim_ranks *x, const struct fo_program *fir
 	fo_status st = fo_sim_roles(first, &x->role_of, &first_of, &roles);
 	x->role = fo_xmalloc((size_t)(roles + 1) * sizeof *x->role);
 	while (st == FO_OK && x->roles < roles) {
-		st = build_role(&x->role[x->roles], first, first_of[x->roles]);
+		st = build_role(&x->role[x->roles], first, first_of[x->roles], planned);
 		x->roles++;
 	}
 	free(first_of);
 	return st;
+}
+
+fo_status fo_sim_ranks_init(struct fo_sim_ranks *x, const struct fo_program *first) { return init(x, first, true); }
+fo_status fo_sim_ranks_unplanned(struct fo_sim_ranks *x, const struct fo_program *first)
+{
+	return init(x, first, false);
+}
+void fo_sim_ranks_plan(struct fo_sim_ranks *x)
+{
+	for (int k = 0; k < x->roles; k++) {
+		fo_plan(&x->role[k].p, &x->role[k].u);
+		fo_prune_waits(&x->role[k].p, &x->role[k].u);
+	}
 }
 
 /* ---- times ---- */
@@ -201,6 +215,16 @@ static void keep_classes(struct fo_sim_ranks *x, const struct fo_fleet_run *run,
 		x->class_role[k] = run->class[k].role;
 }
 
+static void keep_walk(struct fo_sim_ranks *x, struct fo_fleet *f, struct fo_fleet_run *run, struct fo_sim *of_class)
+{
+	keep_classes(x, run, of_class);
+	fo_fleet_path_of(&x->path, run);
+	x->fleet = f;
+	x->run = run;
+	f->ctx = NULL; /* what these look at ends here */
+	f->tell = NULL;
+}
+
 /* What a walk is made of; fleet and run look at the rest. */
 struct walked {
 	struct fo_sim_rank *role;
@@ -262,14 +286,8 @@ static fo_status walk(struct fo_sim_ranks *x, const struct fo_rates *r, int core
 		take_end(x, end, of_class, w.run->classes);
 	}
 	const bool kept = st == FO_OK && end == MID;
-	if (kept) {
-		keep_classes(x, w.run, of_class);
-		fo_fleet_path_of(&x->path, w.run);
-		x->fleet = w.f;
-		x->run = w.run;
-		w.f->ctx = NULL; /* what these look at ends here */
-		w.f->tell = NULL;
-	}
+	if (kept)
+		keep_walk(x, w.f, w.run, of_class);
 	for (int k = 0; st == FO_OK && !kept && k < w.run->classes; k++)
 		fo_sim_fini(&of_class[k]);
 	if (!kept)
@@ -331,28 +349,84 @@ fo_status fo_sim_ranks_step(struct fo_sim_ranks *x, const struct fo_rates *r, co
 	return st;
 }
 
-void fo_sim_ranks_fini(struct fo_sim_ranks *x)
+/* What the last walk has left. */
+static void drop_walk(struct fo_sim_ranks *x)
 {
 	for (int k = 0; x->rank && k < x->classes; k++)
 		fo_sim_fini(&x->rank[k]);
-	for (int k = 0; k < x->roles; k++) {
-		fo_sim_fini(&x->role[k].times);
-		fo_unrolled_fini(&x->role[k].u);
-		fo_program_fini(&x->role[k].p);
-	}
 	if (x->run) {
 		fo_fleet_path_fini(&x->path);
 		fo_fleet_run_fini(x->run);
 		fo_fleet_fini(x->fleet);
 	}
-	fo_spread_fini(&x->drawn);
 	free(x->run);
 	free(x->fleet);
 	free(x->rank);
-	free(x->role);
-	free(x->role_of);
 	free(x->class_of);
 	free(x->class_role);
+	x->run = NULL;
+	x->fleet = NULL;
+	x->rank = NULL;
+	x->class_of = x->class_role = NULL;
+	x->classes = 0;
+	x->step_s = x->exposed_s = x->late_s = x->hidden_s = (struct fo_interval){ 0 };
+}
+
+static void time_given(struct fo_sim_role *role, fo_sim_given_fn *given, const void *ctx)
+{
+	const struct fo_program *p = &role->p;
+	struct fo_sim *s = &role->times;
+	fo_sim_fini(s);
+	fo_sim_init(s, &role->u, 0);
+	for (int i = 0; i < role->u.n; i++) {
+		const enum fo_unit unit = (enum fo_unit)p->block[p->slot[role->u.slot[i]].block].unit;
+		const struct fo_sim_given t = given(ctx, p, fo_instance_op(p, &role->u, i), unit, role->u.first[i]);
+		s->seconds[i] = t.seconds;
+		s->hold_s[i] = t.link_s;
+		s->sure[i] = FO_SURE_EXACT;
+	}
+}
+
+fo_status fo_sim_ranks_given(struct fo_sim_ranks *x, fo_sim_given_fn *given, const void *ctx)
+{
+	struct fo_sim_rank *role = fo_xmalloc((size_t)x->roles * sizeof *role);
+	struct fo_fleet *f = fo_xmalloc(sizeof *f);
+	struct fo_fleet_run *run = fo_xmalloc(sizeof *run);
+	x->apart = true;
+	drop_walk(x);
+	for (int k = 0; k < x->roles; k++) {
+		time_given(&x->role[k], given, ctx);
+		role[k] = (struct fo_sim_rank){ &x->role[k].p, &x->role[k].u, &x->role[k].times, NULL };
+	}
+	const struct fo_sim_job job = { .role = role, .roles = x->roles, .role_of = x->role_of, .meets = true };
+	fo_sim_fleet(f, &job);
+	fo_status st = fo_fleet_simulate(run, f);
+	if (st == FO_OK) {
+		struct fo_sim *of_class = NULL;
+		take_classes(x, run, MID, &of_class);
+		for (int end = LOW; end <= HIGH; end++)
+			take_end(x, end, of_class, run->classes);
+		keep_walk(x, f, run, of_class);
+	} else {
+		fo_fleet_fini(f);
+		free(f);
+		free(run);
+	}
+	free(role);
+	return st;
+}
+
+void fo_sim_ranks_fini(struct fo_sim_ranks *x)
+{
+	drop_walk(x);
+	for (int k = 0; k < x->roles; k++) {
+		fo_sim_fini(&x->role[k].times);
+		fo_unrolled_fini(&x->role[k].u);
+		fo_program_fini(&x->role[k].p);
+	}
+	fo_spread_fini(&x->drawn);
+	free(x->role);
+	free(x->role_of);
 	*x = (struct fo_sim_ranks){ 0 };
 }
 

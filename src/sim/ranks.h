@@ -47,9 +47,22 @@ struct fo_sim_ranks {
 };
 /* The program, unrolled and planned, of each role of the job of which `first` is rank 0's. FO_EBUG as fo_pass_build. */
 FO_CHECKED fo_status fo_sim_ranks_init(struct fo_sim_ranks *x, const struct fo_program *first);
+/* The same without the memory plan and the waits that its reuse of bytes adds, and these on top. */
+FO_CHECKED fo_status fo_sim_ranks_unplanned(struct fo_sim_ranks *x, const struct fo_program *first);
+void fo_sim_ranks_plan(struct fo_sim_ranks *x);
 /* cores: of the machine, 0: not known. Pairs of a rank's micro-batch. */
 FO_CHECKED fo_status fo_sim_ranks_step(struct fo_sim_ranks *x, const struct fo_rates *r, const struct fo_link_rates *l,
 				       int cores, double pairs);
+/* One walk with times that the caller knows, of the operation of a role and of which operands it stores (as in struct
+ * fo_unrolled): seconds of computing or of a call; link_s: of a call, what it takes of the rank's link, whose rate is
+ * shared by the calls that are under way on it. Fills x->rank, x->run, x->path anew; step_s and exposed_s are
+ * points. */
+struct fo_sim_given {
+	double seconds, link_s;
+};
+typedef struct fo_sim_given fo_sim_given_fn(const void *ctx, const struct fo_program *p, const struct fo_op *o,
+					    enum fo_unit unit, uint32_t first);
+FO_CHECKED fo_status fo_sim_ranks_given(struct fo_sim_ranks *x, fo_sim_given_fn *given, const void *ctx);
 void fo_sim_ranks_fini(struct fo_sim_ranks *x);
 /* Bytes that a rank receives in a step. */
 double fo_sim_ranks_wire(const struct fo_sim_ranks *x, int rank);

@@ -192,6 +192,16 @@ same 8xHGX-B200 gpt3.args
 run 1 predict --megatron "$(echo "$gpt3" | sed 's/micro-batch-size 1/micro-batch-size 4/')" --cluster 8xHGX-H100 --json=large
 holds 'd["fit"] == "does not fit" and d["would_fit"] and d["flag"] == "more memory than the device has"' large
 
+# Names of current releases: what they decide is read, what changes no cost is known, what may change it is named.
+printf 'per_device_train_batch_size: 1\nnum_train_epochs: 1\nbf16: true\nactivation_checkpointing: true\nproject: x\nuse_cache: false\nactivation_checkpointing_kwargs:\n  every_n_layers: 2\n' >hf.yaml
+run '0|1' predict hf.yaml --model llama-3.2-1b --seq 4096 --cluster 1xHGX-H100 --json=hf
+holds 'd["layout"]["recompute"] == 1 and [u.split()[-1] for u in d["unread"]] == ["activation_checkpointing_kwargs.every_n_layers"]' hf
+echo '{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "bfloat16": {"enabled": true}, "zero_optimization": {"stage": 3, "elastic_checkpoint": true}, "dataloader_drop_last": true}' >ds.json
+run '0|1' predict ds.json --model llama-3.2-1b --seq 4096 --cluster 1xHGX-H100 --json=ds
+holds 'd["type"] == "bf16" and d["unread"] == []' ds
+run '0|1' predict --megatron "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 128 --inprocess-restart --one-logger-project x --rl-profile --window-size 128" --model llama-3.1-8b --cluster 1xHGX-H100 --json=meg
+holds '[u.split()[-1] for u in d["unread"]] == ["--window-size"]' meg
+
 # A device without the number type, and power limits that it does not have.
 eight="--model llama-3.1-8b --seq 8192 --global-batch 64"
 run 3 predict $eight --cluster 8xV100-SXM2-32GB

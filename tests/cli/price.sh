@@ -73,6 +73,7 @@ expect 2 "expected a number or a range with its smaller end first" price --mfu 4
 expect 2 "expected a number or a range with its smaller end first" price --mfu 40 --rent nan --devices 3
 expect 2 "expected a number or a range with its smaller end first" price --mfu 40 --rent -1 --devices 3
 expect 2 "expected 1 or more" price --mfu 40 --watts 700 --pue 0.9 --devices 3
+expect 2 "5000 W are the most of one device" price --mfu 40 --watts 1e9 --devices 3
 expect 2 "--watts is '0', expected a number above 0" price --mfu 40 --watts 0 --devices 3
 expect 2 "at most 100" price --mfu 40 --year 140 --devices 3
 expect 2 "a comparison needs" price --mfu 40 --devices 3 --other b200 --other-mfu 40

@@ -182,7 +182,7 @@ static void test_refusals(void **state)
 	refused("\"date\"", "\"isa\"", "line"); /* the same key twice */
 	refused("\"cache_bytes\"", "\"state\": 1, \"cache_bytes\"", "state: expected an object");
 	refused("\"cache_bytes\"", "\"state\": {\"governor\": null, \"seconds\": 1, \"steal\": 2}, \"cache_bytes\"",
-		"state.steal: expected a number in its range");
+		"state.steal: expected a number from 0 to 1, or null, got 2");
 	struct fo_limits m;
 	assert_int_equal(fo_limits_parse("[]", 2, "file", &m), FO_EFORMAT);
 	assert_int_equal(fo_limits_parse("", 0, "file", &m), FO_EFORMAT);

@@ -150,7 +150,11 @@ static void test_programs(void **state)
 			const struct fo_lowering of = lowered(&a, p, &m, &model);
 			assert_true(fo_mesh_ranks(&of.mesh) == (int32_t)a.devices);
 			assert_true((double)of.micro_batches == p->layout.micro_batches);
-			assert_true(fabs(simulated(p) / p->step.seconds - 1) < .02);
+			const double off = simulated(p) / p->step.seconds - 1;
+			if (fabs(off) >= .02)
+				fail_msg("%s: pp %.0f x %.0f, schedule %d, %.0f micro-batches: off by %.2f %%", m.name,
+					 p->layout.pp, p->layout.chunks, p->layout.schedule, p->layout.micro_batches,
+					 100 * off);
 			estimates += why != NULL;
 			seen++;
 			if (why || k) /* one of a case: whole programs take long */
