@@ -86,7 +86,7 @@ static bool add_points(const struct fo_plan_asked *a, struct fo_plan *o)
 {
 	struct fo_plan_programs *x = a->programs;
 	bool fit = true;
-	add(a, &o->point[o->named], FO_PLANNED_OPERATIONS); /* whatever was planned before */
+	add(a, &o->point[o->named], FO_PLAN_PROGRAMS_OPERATIONS); /* whatever was planned before */
 	for (int i = 0; i < o->points && !fo_plan_programs_over(x); i++)
 		add(a, &o->point[i], (FO_PLAN_PROGRAMS_OPERATIONS - x->operations) / SHARE);
 	for (int i = 0; i < o->points; i++)
