@@ -20,7 +20,8 @@ struct begin {
 	int64_t top, host_top;
 };
 
-/* A different odd number for each micro-batch: the sum of what lives, each times its micro-batch's, shifts with them. */
+/* A different odd number for each micro-batch: the sum of what lives, each times its micro-batch's number, shifts with
+ * them. */
 #define STEP UINT64_C(0x9e3779b97f4a7c15)
 
 static uint64_t mixed(uint64_t x)
@@ -95,8 +96,8 @@ static void find_states(const struct fo_program *p, const struct fo_unrolled *u,
 	free(power);
 }
 
-/* Have the slots from `begin` to `end` as much work of layers as `period` micro-batches of the program? Of a pipeline that
- * fills or empties they have not. */
+/* Have the slots from `begin` to `end` as much work of layers as `period` micro-batches of the program? Those of a
+ * pipeline that fills or empties have not. */
 static bool full(const struct fo_program *p, int32_t begin, int32_t end, int64_t period)
 {
 	int64_t here[FO_ROLE_COUNT] = { 0 }, all[FO_ROLE_COUNT] = { 0 };
@@ -344,6 +345,10 @@ static fo_status plan_rank(const struct fo_model *m, struct fo_lowering run, int
 {
 	const int64_t n = run.micro_batches, layers = fo_ceil_div(m->layers, fo_mesh_pp(&run.mesh));
 	int64_t few = first_try(&run);
+	if (most && fo_mesh_pp(&run.mesh) > 1 && OPERATIONS_LEAST * layers * n > most) { /* all are planned there */
+		job->why = too_long;
+		return FO_OK;
+	}
 	for (bool done = false; !done && !job->why;) {
 		struct fo_program p;
 		if (most && job->operations + OPERATIONS_LEAST * layers * few > most) {
@@ -398,8 +403,8 @@ static bool has_words(const struct fo_lowering *run, int32_t stage)
 	return has;
 }
 
-/* Ranks of a stage that differ in sizes. The last one, whose parts are the largest, is the first. Returns how many there
- * are. */
+/* Ranks of a stage that differ in sizes. The last one, whose parts are the largest, is the first. Returns how many
+ * there are. */
 enum { KINDS_MOST = 256 };
 static int32_t kinds_of(const struct fo_model *m, const struct fo_lowering *run, int32_t stage,
 			int32_t rank[KINDS_MOST])

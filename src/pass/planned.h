@@ -2,10 +2,11 @@
  * nobody runs.
  *
  * Of each stage of a pipeline one rank of each size is lowered (parts of rows that do not divide evenly differ by one).
- * A step of many micro-batches is lowered with few, which takes most of the time. Without a pipeline its plan stands for
- * all where it repeats itself: a micro-batch begins with all that lives in the places where it lay when an earlier one
- * began, and the slots between the two are like those before them. Else slots of a full pipeline are put in until there
- * are as many as the schedule has, and all of them are planned. So bytes are those of the whole step, to the byte. */
+ * A step of many micro-batches is lowered with few, which takes most of the time. Without a pipeline its plan stands
+ * for all where it repeats itself: a micro-batch begins with all that lives in the places where it lay when an earlier
+ * one began, and the slots between the two are like those before them. Else slots of a full pipeline are put in until
+ * there are as many as the schedule has, and all of them are planned. So bytes are those of the whole step, to the
+ * byte. */
 #ifndef FO_PASS_PLANNED_H
 #define FO_PASS_PLANNED_H
 

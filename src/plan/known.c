@@ -66,15 +66,20 @@ const struct fo_plan_program *fo_plan_programs_find(const struct fo_plan_asked *
 	return NULL;
 }
 
+enum fo_plan_known fo_plan_programs_know(const struct fo_plan_asked *a, const struct fo_plan_point *p)
+{
+	const struct fo_plan_program *e = fo_plan_programs_find(a, p);
+	if (e)
+		return e->memory.why ? FO_PLAN_BOUNDED : FO_PLAN_KNOWN;
+	return a->programs_known || fo_plan_programs_over(a->programs) ? FO_PLAN_BOUNDED : FO_PLAN_OPEN;
+}
+
 bool fo_plan_programs_fit(const struct fo_plan_asked *a, struct fo_plan_point *p)
 {
 	const struct fo_plan_program *e = fo_plan_programs_find(a, p);
-	const double room = fo_plan_room(a);
 	if (e && !e->memory.why)
 		fo_plan_memory_take(&p->step, &e->memory.fullest);
-	else if (!e && !fo_plan_programs_over(a->programs))
-		return p->step.bytes_range.low <= room;
-	return fo_predict_upper_bytes(&p->step) <= room;
+	return fo_predict_upper_bytes(&p->step) <= fo_plan_room(a);
 }
 
 const char *fo_plan_programs_why(const struct fo_plan_asked *a, const struct fo_plan_point *p)

@@ -14,7 +14,7 @@ double fo_plan_fewer(struct fo_plan *out, const struct fo_plan_asked *asked, con
 	const double node = asked->base.job.machine.per_node;
 	struct fo_plan_asked a = *asked;
 	double best = now->seconds, of = 0;
-	a.programs_of_best = true;
+	a.programs_known = true;
 	for (double n = fo_plan_part_of(node, asked->devices); n >= 1; n = fo_plan_part_of(node, n)) {
 		if (now->mfu_causal * asked->devices >= n) /* at the peak these would take as long */
 			break;
@@ -123,7 +123,7 @@ static void with_more(struct fo_plan_asked *out, const struct fo_plan_asked *ask
 {
 	struct fo_predict_job job = asked->base.job;
 	*out = *asked;
-	out->programs_of_best = true; /* nothing else is shown of it */
+	out->programs_known = true;
 	switch (of) {
 	case FO_PLAN_MORE_MEMORY: out->memory_bytes = 2 * fo_plan_room(asked); return;
 	case FO_PLAN_MORE_BATCH: out->global_batch *= 2; return;

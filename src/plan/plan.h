@@ -78,10 +78,11 @@ struct fo_plan_asked {
 	double memory_bytes;          /* that a division may take; 0: the machine's */
 	bool half;                    /* FO_PREDICT_BF16 is fp16 here */
 	const struct fo_model *model; /* what Flatout's executor is asked about; NULL: it is not asked */
-	/* Of Flatout, beside `model`: what it has planned of programs (programs.h), to which a search adds. All that it returns fits by
-	 * its program, or by the estimate's upper end where that takes too long. NULL: all memory is estimated. */
+	/* Programs that Flatout's executor has planned for divisions (programs.h), to which a search adds; beside
+	 * `model`. All that it returns fits by its program, or by the most that it may take where planning takes too
+	 * long. NULL: all memory is estimated. */
 	struct fo_plan_programs *programs;
-	bool programs_of_best; /* of the fastest and the one to take alone */
+	bool programs_known; /* no more is planned: what is not known must fit by the most that it may take */
 };
 
 /* Two divisions nearer than this are a tie. Who picks by predictions of this kind ends 4.9 % above the measured best in

@@ -69,30 +69,29 @@ void fo_plan_memory_of(const struct fo_plan_asked *a, const struct fo_plan_point
 
 /* ---- a search with them ---- */
 
-/* False: it was there, or a limit is reached. */
-static bool add(const struct fo_plan_asked *a, const struct fo_plan_point *p)
+/* Of what is left of the operations one division of many may take a quarter. */
+enum { SHARE = 4 };
+
+static void add(const struct fo_plan_asked *a, const struct fo_plan_point *p, int64_t most)
 {
-	struct fo_plan_programs *x = a->programs;
-	if (fo_plan_programs_find(a, p) || fo_plan_programs_over(x))
-		return false;
 	struct fo_plan_program one = { .point = *p, .global_batch = a->global_batch };
-	plan_point(a, p, a->model, fo_min(FO_PLANNED_OPERATIONS, FO_PLAN_PROGRAMS_OPERATIONS - x->operations),
-		   &one.memory);
-	fo_plan_programs_put(x, &one);
-	return true;
+	if (a->programs_known || fo_plan_programs_find(a, p))
+		return;
+	plan_point(a, p, a->model, most, &one.memory);
+	fo_plan_programs_put(a->programs, &one);
 }
 
-/* Plans the points of *o that have not been. True: there were such, so that a search comes out otherwise now. */
-static bool add_points(const struct fo_plan_asked *a, const struct fo_plan *o)
+/* Plans the points of *o that have not been, first the one to take. False: not all of them fit. */
+static bool add_points(const struct fo_plan_asked *a, struct fo_plan *o)
 {
 	struct fo_plan_programs *x = a->programs;
-	if (fo_plan_programs_over(x))
-		return false;
-	x->rounds++;
-	bool any = add(a, &o->point[o->named]);
-	for (int i = 0; i < o->points && !(a->programs_of_best && i); i++)
-		any |= add(a, &o->point[i]);
-	return any || fo_plan_programs_over(x);
+	bool fit = true;
+	add(a, &o->point[o->named], FO_PLAN_PROGRAMS_OPERATIONS); /* whatever was planned before */
+	for (int i = 0; i < o->points && !fo_plan_programs_over(x); i++)
+		add(a, &o->point[i], (FO_PLAN_PROGRAMS_OPERATIONS - x->operations) / SHARE);
+	for (int i = 0; i < o->points; i++)
+		fit &= fo_plan_programs_fit(a, &o->point[i]);
+	return fit;
 }
 
 fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
@@ -101,9 +100,10 @@ fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
 	for (;;) {
 		const int64_t begin = fo_now_ns();
 		const fo_status st = fo_plan_search_once(o, a);
-		const bool again = a->programs && st == FO_OK && add_points(a, o);
+		const bool fit = !a->programs || st != FO_OK || add_points(a, o);
 		o->seconds = seconds += 1e-9 * (double)(fo_now_ns() - begin);
-		if (!again)
+		if (fit)
 			return st;
+		a->programs->rounds++;
 	}
 }

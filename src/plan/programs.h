@@ -23,9 +23,12 @@ void fo_plan_memory_of(const struct fo_plan_asked *asked, const struct fo_plan_p
 struct fo_plan_programs;
 struct fo_plan_programs *fo_plan_programs_new(void);
 void fo_plan_programs_free(struct fo_plan_programs *x); /* NULL: nothing */
-/* Does the point fit, as far as is known? Takes planned bytes into its step. What is not planned yet fits where the
- * least that it may take does; where the limit of operations is reached, where the most does. Safe from several
- * threads, beside no search. */
+/* What is known of a division: its program was planned; a search may plan it; it must fit by the most that it may
+ * take, because the limit of operations is reached or its program is not planned. Safe from several threads, beside no
+ * search. */
+enum fo_plan_known { FO_PLAN_KNOWN, FO_PLAN_OPEN, FO_PLAN_BOUNDED };
+enum fo_plan_known fo_plan_programs_know(const struct fo_plan_asked *asked, const struct fo_plan_point *p);
+/* Does the point fit by its program, else by the most that it may take? Takes planned bytes into its step. */
 bool fo_plan_programs_fit(const struct fo_plan_asked *asked, struct fo_plan_point *p);
 /* Why the memory of a division of Flatout's is an estimate, a static part of a sentence; NULL: it is planned. */
 const char *fo_plan_programs_why(const struct fo_plan_asked *asked, const struct fo_plan_point *p);

@@ -4,9 +4,8 @@
 
 #include "plan/programs.h"
 
-/* Operations that all searches of a command plan, and rounds of them. A round that finds that divisions do not fit is
- * a search more. */
-enum { FO_PLAN_PROGRAMS_OPERATIONS = 2 * FO_PLANNED_OPERATIONS, FO_PLAN_PROGRAMS_ROUNDS = 24 };
+/* Operations that all searches of a command plan, and searches anew because what came out does not fit. */
+enum { FO_PLAN_PROGRAMS_OPERATIONS = FO_PLANNED_OPERATIONS / 2, FO_PLAN_PROGRAMS_ROUNDS = 3 };
 
 struct fo_plan_program {
 	struct fo_plan_point point;

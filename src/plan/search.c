@@ -649,14 +649,17 @@ static void keep_tie(struct found *f, double seconds)
 	f->tie[f->ties++] = seconds;
 }
 
-/* Fills in the step of what fits. */
+/* Fills in the step of what fits, as far as is known. */
 static bool within(struct here *h, struct fo_plan_point *p)
 {
 	const struct fo_plan_asked *a = h->a;
-	if (!a->programs)
-		return fo_predict_point_within(&a->base, &p->layout, &h->shared, h->memory, &p->step);
-	return fo_predict_point_within(&a->base, &p->layout, &h->shared, INFINITY, &p->step) &&
-	       fo_plan_programs_fit(a, p);
+	switch (a->programs ? fo_plan_programs_know(a, p) : FO_PLAN_BOUNDED) {
+	case FO_PLAN_KNOWN:
+		return fo_predict_point_about(&a->base, &p->layout, &h->shared, INFINITY, &p->step) &&
+		       fo_plan_programs_fit(a, p);
+	case FO_PLAN_OPEN: return fo_predict_point_about(&a->base, &p->layout, &h->shared, h->memory, &p->step);
+	default: return fo_predict_point_within(&a->base, &p->layout, &h->shared, h->memory, &p->step);
+	}
 }
 
 static bool look(void *ctx, const struct fo_predict_layout *l, int again)

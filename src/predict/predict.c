@@ -239,8 +239,8 @@ struct shared {
 };
 _Static_assert(sizeof(struct shared) <= sizeof(struct fo_predict_shared), "room for what divisions share");
 
-bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_predict_layout *l,
-			     struct fo_predict_shared *room, double most_bytes, struct fo_predict_step *out)
+static bool within(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_shared *room,
+		   double upper, double middle, struct fo_predict_step *out)
 {
 	struct shared *s = (struct shared *)room;
 	out->wrong = NULL, out->seconds = 0;
@@ -261,11 +261,23 @@ bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_pr
 		return false;
 	}
 	bytes(b, l, out);
-	if (fo_predict_upper_bytes(out) > most_bytes)
+	if (fo_predict_upper_bytes(out) > upper || out->bytes > middle)
 		return false;
 	fo_predict_time(&s->w, b->x, out);
 	fo_predict_finish(b, &s->w, out);
 	return true;
+}
+
+bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			     struct fo_predict_shared *room, double most_bytes, struct fo_predict_step *out)
+{
+	return within(b, l, room, most_bytes, INFINITY, out);
+}
+
+bool fo_predict_point_about(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			    struct fo_predict_shared *room, double bytes, struct fo_predict_step *out)
+{
+	return within(b, l, room, INFINITY, bytes, out);
 }
 
 void fo_predict_memory_of(const struct fo_predict_base *b, const struct fo_predict_layout *l,

@@ -285,6 +285,9 @@ static inline double fo_predict_upper_bytes(const struct fo_predict_step *s) { r
  * fo_predict_point: the very numbers. False: it does not fit, and *out has no seconds. */
 bool fo_predict_point_within(const struct fo_predict_base *b, const struct fo_predict_layout *l,
 			     struct fo_predict_shared *shared, double most_bytes, struct fo_predict_step *out);
+/* The same for the middle of what memory may be. */
+bool fo_predict_point_about(const struct fo_predict_base *b, const struct fo_predict_layout *l,
+			    struct fo_predict_shared *shared, double bytes, struct fo_predict_step *out);
 
 /* ---- how sure, and why ---- */
 

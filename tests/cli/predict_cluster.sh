@@ -226,4 +226,21 @@ run '0|1' predict $eight --cluster more.yaml
 flat "the catalogue's H100-SXM5-80GB has 80 GB"
 for watts in 50 5000; do refused "leave it out" $eight --cluster 1xHGX-H100 --power-limit $watts; done
 
+# Memory of Flatout's own job is what the executor plans for the same file, to the byte.
+printf 'model:\n  name: llama-3.2-1b\ndata:\n  seq: 256\ntrain:\n  rows: 4\n  micro-batches: 3\nmesh:\n  ranks: 4\n  shard: 2\n  tp: 2\npass:\n  zero: 3\n  recompute: none\n' >own.yaml
+run 0 predict own.yaml --cluster 4xH100-SXM5-80GB --json=own
+holds 'd["memory_planned"] and d["memory_not_planned"] is None' own
+if [ -n "${FLATOUT_HAS_ENGINE:-}" ]; then
+	for _ in $(seq 300); do echo 'a line of some book'; done >book.txt
+	"$bin" train own.yaml --dry-run --data.path=book.txt --json=dry >/dev/null 2>&1 || : # a machine with less memory refuses it, and says the plan
+	"$python" - <<'END' || wrong "predict's memory is not what train --dry-run plans"
+import json, sys
+own, dry = json.load(open("own")), json.load(open("dry"))["memory"]
+said = sum(v for k, v in own["memory_parts_bytes"].items() if k != "reserve")
+sys.exit(said * 4 != dry["arena_bytes"] + dry["persistent_bytes"])
+END
+fi
+# What changes the file is not planned, and says so.
+run 0 predict own.yaml --cluster 4xH100-SXM5-80GB --seq 512
+flat "Not planned: the memory is an estimate: options change what the run file says"
 finish

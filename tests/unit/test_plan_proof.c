@@ -134,7 +134,6 @@ static void test_programs(void **state)
 			a.memory_bytes = (double)(8 + draw(64)) * 0x1p30;
 		a.model = &m;
 		a.programs = fo_plan_programs_new();
-		a.programs_of_best = true;
 		if (fo_plan_search(&plan, &a) != FO_OK) {
 			fo_err_clear();
 			plan.points = 0;
@@ -172,7 +171,8 @@ static void test_programs(void **state)
 	}
 	print_message(
 		"%d divisions lower and fit, %d estimates among them; memory is said as whole programs plan it, of %d "
-		"with tp or cp and %d with stages (an estimate would be %.2f to %.2f times that); %d jobs fit nowhere\n",
+		"with tp or cp and %d with stages (an estimate would be %.2f to %.2f times that); %d jobs fit "
+		"nowhere\n",
 		seen, estimates, meshes, pipelines, low, high, none);
 	assert_true(seen > cases / 2 && pipelines > cases / 8 && estimates <= cases / 10);
 }
