@@ -5,6 +5,8 @@
 
 #include "job/memory.h"
 
+/* Bytes of a word of enum FP32, BF16, FP16. */
+static inline double fo_job_bytes_of(double word) { return word == FO_JOB_FP32 ? 4 : 2; }
 enum fo_memory_keeper fo_job_keeper_of(const struct fo_job *job);
 static inline bool fo_job_adapters(const struct fo_job *job) { return fo_job_is(job, FO_JOB_ADAPTERS, 1); }
 

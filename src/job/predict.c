@@ -237,9 +237,6 @@ void fo_job_layout_of(struct fo_job *job, const struct fo_job_shape *s, struct f
 /* AdamW in fp32 reads and writes 28 bytes of a weight; a list of separate operations does some twenty passes over 4. */
 #define UPDATE_BY_STEPS 80
 
-/* Bytes of an element of a type of settings.def's words. */
-static double bytes_of(double type) { return type == FO_JOB_FP32 ? 4 : 2; }
-
 /* The format of the optimizer's states, where the file states one of those that have a name. */
 static enum fo_predict_format format_of(const struct fo_job *job, bool torch)
 {
@@ -272,7 +269,7 @@ static void habits(struct asking *k)
 	if (fo_job_stated(job, FO_JOB_ATTENTION) && attention >= 0 && attention < sizeof kernel / sizeof *kernel)
 		p->attention = 1 + (int)kernel[(int)attention];
 	if (!isnan(reduce) && fo_job_stated(job, FO_JOB_GRAD_REDUCE))
-		p->gradient_bytes = bytes_of(reduce);
+		p->gradient_bytes = fo_job_bytes_of(reduce);
 	bool torch = fo_job_keeper_of(job) == FO_MEMORY_BY_TORCH;
 	fo_job_ways_of(job, &p->ways);
 	if (fo_job_is(job, FO_JOB_COMPILE_LOSS, 1))

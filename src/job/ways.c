@@ -153,9 +153,6 @@ static void fusion(const struct fo_job *job, struct fo_memory_ways *w)
 
 /* ---- types ---- */
 
-/* Bytes of a word of enum FP32, BF16, FP16. */
-static double bytes_of(double word) { return word == FO_JOB_FP32 ? 4 : 2; }
-
 static struct fo_range moments_of(const struct fo_job *job, enum fo_memory_keeper keeper)
 {
 	double type = fo_job_number(job, FO_JOB_MOMENTS);
@@ -188,7 +185,7 @@ static struct fo_range gradient_of(const struct fo_job *job, enum fo_memory_keep
 	if (keeper == FO_MEMORY_BY_DEEPSPEED && kept == FO_JOB_FP32)
 		return fo_range(6);
 	if (!isnan(kept))
-		return fo_range(bytes_of(kept));
+		return fo_range(fo_job_bytes_of(kept));
 	/* NVIDIA's recipes have bf16 gradients, Megatron Core's default is fp32. */
 	if (!strncmp(id, "nemo", 4) || !strncmp(id, "bridge", 6) || !strcmp(id, "megatron-bridge"))
 		return (struct fo_range){ 2, 4 };
@@ -221,8 +218,8 @@ void fo_job_ways_of(const struct fo_job *job, struct fo_memory_ways *w)
 		.half = fo_job_is(job, FO_JOB_DTYPE, FO_JOB_MATMUL_FP16),
 		.small = fo_job_or(job, FO_JOB_FP8, 0) > 0,
 		.small_gathers = fo_job_is(job, FO_JOB_FP8_GATHER, 1),
-		.master = bytes_of(fo_job_or(job, FO_JOB_PARAM_DTYPE, FO_JOB_FP32)),
-		.reduce = bytes_of(fo_job_or(job, FO_JOB_GRAD_REDUCE, FO_JOB_FP32)),
+		.master = fo_job_bytes_of(fo_job_or(job, FO_JOB_PARAM_DTYPE, FO_JOB_FP32)),
+		.reduce = fo_job_bytes_of(fo_job_or(job, FO_JOB_GRAD_REDUCE, FO_JOB_FP32)),
 		.moments = moments_of(job, keeper),
 		.gradient = gradient_of(job, keeper),
 		.in_backward = fo_job_is(job, FO_JOB_OPTIMIZER_IN_BACKWARD, 1),

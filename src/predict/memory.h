@@ -2,7 +2,7 @@
  * has each formula, its source, and how far published peaks are from it.
  *
  * A framework's ways (which bytes it keeps for a weight, what it fuses) and a model's widths are prepared once; a
- * division then costs a tenth of a microsecond. Each figure is from least to most: where something is not stated, both
+ * division then costs some 0.2 microseconds. Each figure is from least to most: where something is not stated, both
  * ends of what it may be. */
 #ifndef FO_PREDICT_MEMORY_H
 #define FO_PREDICT_MEMORY_H
@@ -102,9 +102,9 @@ struct fo_memory_base {
 	double h, q, kv, ffn, vocab; /* q: heads x dimension; kv: the same of keys */
 	double v, values;            /* heads x dimension of what attention gives out; of the values that go in */
 	double heads, experts, active, expert_ffn, shared_ffn, latent;
-	double matrices;                               /* of a feed-forward */
-	double attention, norms, router, ffn_dense;    /* weights of a layer */
-	double shared, expert, embedding, head, fixed; /* fixed: weights of an untied head beside the embedding */
+	double matrices;                            /* of a feed-forward */
+	double attention, norms, router, ffn_dense; /* weights of a layer */
+	double shared, expert, embedding, head;
 	bool tied, mla, layer_norm;
 	/* Bytes of one weight by type of products, format of states and ZeRO stage. */
 	struct fo_memory_state state[FO_MEMORY_PRODUCTS][FO_PREDICT_FORMATS][4];
