@@ -112,7 +112,7 @@ struct fo_cli_predicted {
 	struct fo_predict_certainty sure;
 	const char
 		*not_planned; /* why memory of Flatout's own job is an estimate; NULL: it is planned, or no such job */
-	const char *fits_not;                    /* one sentence: does not fit, what would; NULL: it fits or may */
+	const char *fits_not; /* one sentence: does not fit, what would; NULL: it fits or may */
 	const struct fo_plan_timeline *timeline; /* NULL: nobody asked for it */
 	const struct fo_spread_steps *spread;    /* drawn steps of that timeline; NULL: nobody asked for it */
 	const struct fo_cli_goodput *goodput;    /* what was given of failures; NULL: nothing */
