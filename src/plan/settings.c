@@ -54,7 +54,9 @@ static void flatout_stages(const struct said *s)
 	for (int i = 0; i < parts && listed; i++) {
 		double n = layers / parts + (i < more);
 		if (fo_predict_is_uneven(u))
-			n = i == 0 ? u->first : i == parts - 1 ? u->last : u->middle;
+			n = i == 0 ? u->first : u->middle;
+		if (fo_predict_is_uneven(u) && i == parts - 1)
+			n = u->last;
 		fo_str_printf(s->out, "%s%.0f", i ? "," : "", n);
 	}
 	fo_str_puts(s->out, listed ? "\n" : "even\n");

@@ -55,10 +55,10 @@ static void note_pairs(const struct fo_links *l, const struct fo_program *p, int
 	for (int b = 0; b < p->nblock; b++)
 		for (int i = 0; i < p->block[b].n; i++) {
 			const struct fo_op *o = &p->block[b].op[i];
-			const bool sends = o->lane == fo_lane_channel(o->lane);
+			const int from = o->lane == fo_lane_channel(o->lane) ? own : o->attr.peer;
 			for (int c = 0; is_pair(o) && c < CHANNELS; c++)
 				if (fo_lane_channel(o->lane) == channel[c])
-					used[pair_at(l, c, sends ? own : o->attr.peer, sends ? o->attr.peer : own)] = 1;
+					used[pair_at(l, c, from, own + o->attr.peer - from)] = 1;
 		}
 }
 

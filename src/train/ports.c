@@ -32,7 +32,8 @@ fo_status fo_ports_serve(void *ctx, enum fo_port port, int mb, const struct fo_t
 	case FO_PORT_BATCH: {
 		const struct fo_batch *b = p->ahead ? p->ahead : p->batch;
 		const int32_t *const from[] = { b->token, b->target, b->position, b->doc_start };
-		const int64_t own = arg->rows, tokens = own * (p->cp ? p->cp : 1), ranks = p->ranks ? p->ranks : 1;
+		const int64_t own = arg->rows, tokens = own * (p->cp ? p->cp : 1);
+		const int64_t ranks = p->ranks ? p->ranks : 1;
 		const int64_t at = (mb * ranks + p->rank) * tokens;
 		for (int i = 0; i < n && i < 4; i++)
 			take_tokens(p, arg[i].data, from[i] + at, arg[i].rows, tokens);
