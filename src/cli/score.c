@@ -131,7 +131,7 @@ static void say(struct fo_doc *d, const struct fo_score *s, const struct fo_scor
 		     fit ? "Without any row of the publisher; order; peak memory, in %"
 			 : "Of an unknown publisher; order; peak memory, in %",
 		     "lrrrrrrrrrr", "group", "mean", "median", "inside", "width", "rank", "regret", "random", "peaks",
-		     "mean", "plain");
+		     "mean", "median");
 	more(d, &s->overall);
 	for (int i = 0; i < s->groups; i++)
 		more(d, &s->group[i]);
@@ -141,8 +141,8 @@ static void say(struct fo_doc *d, const struct fo_score *s, const struct fo_scor
 		d, "guess: a constant MFU for each GPU and number type, the median of other models. inside: rows in "
 		   "their 80 %% interval, whose half-width is width in the median. rank: correlation of ranks. regret: "
 		   "best measured over picked, less 1, among at least three configurations of the same work; random: a "
-		   "random pick's. peaks: rows that give a peak of memory; its error with the framework's overhead "
-		   "(mean) and with one for all (plain).");
+		   "random pick's. peaks: rows that give a peak of memory; its error as the "
+		   "framework's logs count it, in the mean and in the median.");
 }
 
 /* Runs of this machine: seconds of a step, predicted from its profile. */

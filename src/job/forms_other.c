@@ -577,7 +577,7 @@ static const struct fo_form_row flatout[] = {
 	R("pass.fp8-scale-precompute", FP8_PRECOMPUTE),
 	M("pass.attention", ATTENTION, "flash=flash eager=eager"),
 	M("pass.zero-reshard", RESHARD, "forward=on backward=off step=off"),
-	M("pass.tp-async", TP_OVERLAP, "0=off auto=- *=on"),
+	M("pass.tp-async", TP_OVERLAP, "0=off *=on"),
 	M("optim.master", PARAM_DTYPE, "fp32=fp32 split=fp32 none=bf16"),
 	M("optim.moments", MOMENTS, "fp32=fp32 bf16=bf16"),
 	R("optim.clip", CLIP),
@@ -744,6 +744,8 @@ static void mesh_of(struct fo_reading *r)
 	double dp = ranks /
 		    (fo_job_or(job, FO_JOB_TP, 1) * fo_job_or(job, FO_JOB_CP, 1) * fo_job_or(job, FO_JOB_PP, 1));
 	pipeline_of(r);
+	if (fo_job_or(job, FO_JOB_TP, 1) > 1 && fo_job_or(job, FO_JOB_SEQUENCE_PARALLEL, 1) != 0)
+		fo_reading_imply(r, FO_JOB_TP_OVERLAP, 1, "pass.tp-async");
 	if (!r->conf->entries || !(dp <= 1e9)) /* no file: the options are the job; or an axis of none */
 		return;
 	rows_of(r, dp);

@@ -218,6 +218,8 @@ static void layout(struct asking *k)
 	if (l->tp > 1 && isnan(sp))
 		INFER(k, "sequence parallelism beside tensor parallelism: %s", l->sp ? "on" : "off");
 	l->tp_overlap = on_or_off(k->job, FO_JOB_TP_OVERLAP);
+	if (l->tp_overlap > 0 && !l->sp) /* every framework hides gathers and scatters alone */
+		l->tp_overlap = 0;
 	l->dp_overlap = on_or_off(k->job, FO_JOB_GRAD_OVERLAP);
 	l->graphs = on_or_off(k->job, FO_JOB_CUDA_GRAPHS);
 	double reshard = fo_job_number(k->job, FO_JOB_RESHARD); /* with a pipeline gathered weights stay unless told */

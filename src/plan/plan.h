@@ -117,6 +117,8 @@ static inline bool fo_plan_ties(const struct fo_plan *p, double seconds)
 /* FO_EARG, with the nearest thing that works: a batch or a fixed number that no division has; a fixed degree that the
  * framework lacks. FO_ENOMEM: no legal division fits; *out has the smallest. */
 FO_CHECKED fo_status fo_plan_search(struct fo_plan *out, const struct fo_plan_asked *asked);
+/* The same by the programs that are known already: nothing is planned. */
+FO_CHECKED fo_status fo_plan_search_once(struct fo_plan *out, const struct fo_plan_asked *asked);
 
 /* Is any division legal? In a fraction of a search's time. */
 bool fo_plan_possible(const struct fo_plan_asked *asked);

@@ -1,32 +1,13 @@
 /* Programs of divisions, lowered for their memory alone. */
-#include "plan/programs.h"
+#include "plan/programs_int.h"
 
+#include "base/clock.h"
 #include "base/count.h"
-#include "base/mem.h"
 #include "base/opt.h"
 #include "base/str.h"
 #include "pass/pass.h"
 #include "plan/settings.h"
 #include "program/mesh_cost.h"
-
-#include <stdlib.h>
-
-/* Executors take whole huge pages, of processors and of devices (fo_pages_new, cuMemAlloc). */
-enum { PAGE = 2 << 20 };
-static double rest_of_page(int64_t bytes) { return (double)(fo_round_up(bytes, PAGE) - bytes); }
-
-void fo_plan_memory_take(struct fo_predict_step *s, const struct fo_planned *p)
-{
-	fo_predict_planned(
-		s, (const double[FO_PREDICT_MEMORIES]){
-			   [FO_PREDICT_WEIGHTS] = (double)p->part[FO_PLANNED_WEIGHTS],
-			   [FO_PREDICT_GRADIENTS] = (double)p->part[FO_PLANNED_GRADIENTS],
-			   [FO_PREDICT_STATES] = (double)p->part[FO_PLANNED_STATES] + rest_of_page(p->persistent),
-			   [FO_PREDICT_ACTIVATIONS] = (double)p->part[FO_PLANNED_ACTIVATIONS],
-			   [FO_PREDICT_BUFFERS] = (double)p->part[FO_PLANNED_GATHERED] +
-						  (double)p->part[FO_PLANNED_HOLES] + rest_of_page(p->arena),
-		   });
-}
 
 static void plan_run(const struct fo_run *run, const struct fo_model *model, int64_t most, struct fo_plan_memory *out)
 {
@@ -86,97 +67,43 @@ void fo_plan_memory_of(const struct fo_plan_asked *a, const struct fo_plan_point
 	plan_point(a, p, model, FO_PLANNED_OPERATIONS, out);
 }
 
-/* ---- those of a search ---- */
+/* ---- a search with them ---- */
 
-/* Operations that all searches of a command plan, and rounds of them. A round that finds that divisions do not fit is
- * a search more. */
-enum { OPERATIONS_MOST = 2 * FO_PLANNED_OPERATIONS, ROUNDS_MOST = 24 };
-
-struct entry {
-	struct fo_plan_point point;
-	double global_batch;
-	struct fo_plan_memory memory;
-};
-struct fo_plan_programs {
-	struct entry *of;
-	size_t n, cap;
-	int64_t operations;
-	int rounds;
-};
-
-static const char no_time[] = "the divisions before took all the operations that are planned in some seconds";
-
-struct fo_plan_programs *fo_plan_programs_new(void)
-{
-	struct fo_plan_programs *x = fo_xmalloc(sizeof *x);
-	*x = (struct fo_plan_programs){ 0 };
-	return x;
-}
-
-void fo_plan_programs_free(struct fo_plan_programs *x)
-{
-	if (x)
-		free(x->of);
-	free(x);
-}
-
-static bool is_over(const struct fo_plan_programs *x)
-{
-	return x->operations >= OPERATIONS_MOST || x->rounds >= ROUNDS_MOST;
-}
-
-static const struct entry *find(const struct fo_plan_asked *a, const struct fo_plan_point *p)
-{
-	const struct fo_plan_programs *x = a->programs;
-	for (size_t i = 0; i < x->n; i++) {
-		const struct entry *e = &x->of[i];
-		if (e->point.again == p->again && e->point.layout.devices == p->layout.devices &&
-		    e->global_batch == a->global_batch && fo_plan_same(&e->point.layout, &p->layout))
-			return e;
-	}
-	return NULL;
-}
-
-bool fo_plan_programs_fit(const struct fo_plan_asked *a, struct fo_plan_point *p)
-{
-	const struct entry *e = find(a, p);
-	const double room = fo_plan_room(a);
-	if (e && !e->memory.why)
-		fo_plan_memory_take(&p->step, &e->memory.fullest);
-	else if (!e && !is_over(a->programs))
-		return p->step.bytes_range.low <= room;
-	return fo_predict_upper_bytes(&p->step) <= room;
-}
-
-const char *fo_plan_programs_why(const struct fo_plan_asked *a, const struct fo_plan_point *p)
-{
-	const struct entry *e = find(a, p);
-	return e ? e->memory.why : no_time;
-}
-
-/* False: it was there. */
+/* False: it was there, or a limit is reached. */
 static bool add(const struct fo_plan_asked *a, const struct fo_plan_point *p)
 {
 	struct fo_plan_programs *x = a->programs;
-	if (find(a, p) || is_over(x))
+	if (fo_plan_programs_find(a, p) || fo_plan_programs_over(x))
 		return false;
-	struct entry e = { .point = *p, .global_batch = a->global_batch };
-	plan_point(a, p, a->model, fo_min(FO_PLANNED_OPERATIONS, OPERATIONS_MOST - x->operations), &e.memory);
-	x->operations += e.memory.operations;
-	fo_array_room(&x->of, &x->cap, x->n, sizeof *x->of);
-	x->of[x->n++] = e;
+	struct fo_plan_program one = { .point = *p, .global_batch = a->global_batch };
+	plan_point(a, p, a->model, fo_min(FO_PLANNED_OPERATIONS, FO_PLAN_PROGRAMS_OPERATIONS - x->operations),
+		   &one.memory);
+	fo_plan_programs_put(x, &one);
 	return true;
 }
 
-bool fo_plan_programs_add(const struct fo_plan_asked *a, const struct fo_plan *o)
+/* Plans the points of *o that have not been. True: there were such, so that a search comes out otherwise now. */
+static bool add_points(const struct fo_plan_asked *a, const struct fo_plan *o)
 {
 	struct fo_plan_programs *x = a->programs;
-	bool any = false;
-	if (is_over(x))
+	if (fo_plan_programs_over(x))
 		return false;
 	x->rounds++;
-	any |= add(a, &o->point[o->named]);
+	bool any = add(a, &o->point[o->named]);
 	for (int i = 0; i < o->points && !(a->programs_of_best && i); i++)
 		any |= add(a, &o->point[i]);
-	return any || is_over(x);
+	return any || fo_plan_programs_over(x);
+}
+
+fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
+{
+	double seconds = 0;
+	for (;;) {
+		const int64_t begin = fo_now_ns();
+		const fo_status st = fo_plan_search_once(o, a);
+		const bool again = a->programs && st == FO_OK && add_points(a, o);
+		o->seconds = seconds += 1e-9 * (double)(fo_now_ns() - begin);
+		if (!again)
+			return st;
+	}
 }

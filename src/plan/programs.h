@@ -1,5 +1,5 @@
-/* The memory of Flatout's own divisions: the run file of a division is lowered by the executor's passes and its programs
- * are planned (pass/planned.h), so that bytes are those of the run and no estimate. */
+/* The memory of Flatout's own divisions: the run file of a division is lowered by the executor's passes, and its
+ * programs are planned (pass/planned.h), so that bytes are those of the run and no estimate. */
 #ifndef FO_PLAN_PROGRAMS_H
 #define FO_PLAN_PROGRAMS_H
 
@@ -24,11 +24,9 @@ struct fo_plan_programs;
 struct fo_plan_programs *fo_plan_programs_new(void);
 void fo_plan_programs_free(struct fo_plan_programs *x); /* NULL: nothing */
 /* Does the point fit, as far as is known? Takes planned bytes into its step. What is not planned yet fits where the
- * least that it may take does. Safe from several threads, beside no fo_plan_programs_add. */
+ * least that it may take does; where the limit of operations is reached, where the most does. Safe from several
+ * threads, beside no search. */
 bool fo_plan_programs_fit(const struct fo_plan_asked *asked, struct fo_plan_point *p);
-/* Plans the points of *o that have not been. True: there were such, so that a search comes out otherwise now. Where the
- * limit of operations is reached, what is not planned must fit by the most that it may take, from then on. */
-bool fo_plan_programs_add(const struct fo_plan_asked *asked, const struct fo_plan *o);
 /* Why the memory of a division of Flatout's is an estimate, a static part of a sentence; NULL: it is planned. */
 const char *fo_plan_programs_why(const struct fo_plan_asked *asked, const struct fo_plan_point *p);
 

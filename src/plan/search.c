@@ -702,16 +702,6 @@ static void keep(struct fo_plan *o, const struct fo_plan_point *p)
 	o->point[at] = *p;
 }
 
-bool fo_plan_same(const struct fo_predict_layout *a, const struct fo_predict_layout *b)
-{
-	return a->tp == b->tp && a->cp == b->cp && a->pp == b->pp && a->ep == b->ep && a->chunks == b->chunks &&
-	       a->schedule == b->schedule && a->zero == b->zero && a->shard == b->shard && a->sp == b->sp &&
-	       a->micro_batch == b->micro_batch && a->recompute == b->recompute && a->recompute_op == b->recompute_op &&
-	       a->tp_overlap == b->tp_overlap && a->keeps_weights == b->keeps_weights &&
-	       a->stages_near == b->stages_near && a->type == b->type && a->format == b->format &&
-	       a->again_stages == b->again_stages;
-}
-
 static int64_t count_ties(const struct fo_plan *o, const struct found *f)
 {
 	int64_t n = 0;
@@ -842,7 +832,7 @@ static fo_status refuse(const struct fo_plan_asked *a)
 	return refuse_batch(a);
 }
 
-static fo_status search_once(struct fo_plan *o, const struct fo_plan_asked *a)
+fo_status fo_plan_search_once(struct fo_plan *o, const struct fo_plan_asked *a)
 {
 	int64_t begin = fo_now_ns();
 	struct search s = { .a = a };
@@ -874,17 +864,4 @@ static fo_status search_once(struct fo_plan *o, const struct fo_plan_asked *a)
 	if (!o->legal)
 		return refuse(a);
 	return o->points ? FO_OK : fo_fail(FO_ENOMEM, "no division fits");
-}
-
-fo_status fo_plan_search(struct fo_plan *o, const struct fo_plan_asked *a)
-{
-	double seconds = 0;
-	for (;;) {
-		const int64_t begin = fo_now_ns();
-		const fo_status st = search_once(o, a);
-		const bool again = a->programs && st == FO_OK && fo_plan_programs_add(a, o);
-		o->seconds = seconds += 1e-9 * (double)(fo_now_ns() - begin);
-		if (!again)
-			return st;
-	}
 }

@@ -485,7 +485,7 @@ static void take_fuller(const struct division *d, const struct layers *y, double
 {
 	struct fo_memory other;
 	of_stage(d, y, index, &other);
-	if (fo_range_middle(other.total) > fo_range_middle(out->total))
+	if (other.total.high > out->total.high)
 		*out = other;
 }
 
@@ -502,6 +502,11 @@ void fo_memory_of(const struct fo_memory_base *b, const struct fo_predict_layout
 		take_fuller(&d, &y, 1, out);
 	if (!(d.pp > 1))
 		return;
+	if (b->moe > 0 && b->dense > 0) { /* the first stage that has experts alone */
+		const double stage = up_to_whole(b->dense / most(1, (double)(int64_t)(b->layers / d.pp)));
+		if (stage > 1 && stage < d.pp - 1)
+			take_fuller(&d, &y, stage, out);
+	}
 	if (l->again_stages > 0 && l->again_stages < d.pp) { /* the stages behind these recompute nothing */
 		struct fo_predict_layout rest = *l;
 		rest.recompute = 0, rest.recompute_core = rest.recompute_ffn = rest.recompute_op = false;

@@ -129,7 +129,7 @@ static inline bool fo_memory_plain_states(const struct fo_memory_ways *w)
 }
 void fo_memory_prepare(struct fo_memory_base *b, const struct fo_predict_model *m, const struct fo_memory_ways *ways,
 		       double seq);
-/* Of the fullest stage by the middles of sums. `l` must be one that comes out (fo_predict_point's `wrong` is NULL);
+/* Of the stage that may take the most. `l` must be one that comes out (fo_predict_point's `wrong` is NULL);
  * micro_batches 0 and global_batch 0: as many as there are stages. Safe from several threads. */
 void fo_memory_of(const struct fo_memory_base *b, const struct fo_predict_layout *l, struct fo_memory *out);
 

@@ -1,4 +1,4 @@
-/* Memory of Flatout's own programs, which somebody above has planned: known to the byte, but for what libraries hold. */
+/* Memory of Flatout's own programs, planned by a floor above: known to the byte, but for what libraries hold. */
 #include "predict/predict.h"
 
 void fo_predict_planned(struct fo_predict_step *s, const double part[FO_PREDICT_MEMORIES])

@@ -75,14 +75,21 @@ void fo_predict_own_context(const struct now *n, struct layer *y)
 	}
 }
 
-/* Full recomputation ends with what the down projection reads. */
+/* Full recomputation ends with what the down projection reads. Values are there before keys, and these before queries,
+ * so that a ring's first messages travel beside the products of what comes later. */
 double fo_predict_own_again(const struct now *n, const struct layer *y)
 {
 	const struct fo_predict_work *w = n->w;
 	const double rate = n->memory / n->x[FO_X_U_MCORE + w->habits],
-		     down = fo_predict_product_s(n, &w->product[FO_PREDICT_DOWN][FO_PREDICT_FORWARD], n->linear);
-	return w->again *
-	       (y->pass[0] - down - (w->own.moved[0] - w->own.again_moved) / rate - y->tensor[0] / (w->own.sp ? 4 : 2));
+		     less = (w->own.moved[0] - w->own.again_moved) / rate + y->tensor[0] / (w->own.sp ? 4 : 2);
+	const struct fo_predict_product *const down = &w->product[FO_PREDICT_DOWN][FO_PREDICT_FORWARD],
+					       *const queries = &w->product[FO_PREDICT_QKV][FO_PREDICT_FORWARD];
+	double beside = 0;
+	if (w->cp > 1)
+		beside = least(y->context[0],
+			       fo_predict_product_s(n, queries, n->linear) +
+				       fo_predict_product_s(n, &w->own.keys[FO_PREDICT_FORWARD], n->linear));
+	return w->again * (y->pass[0] - fo_predict_product_s(n, down, n->linear) - less - beside);
 }
 
 /* ---- the head, with the embedding ---- */

@@ -74,8 +74,8 @@ static void layer_messages(const struct now *n, struct layer *y)
 	const struct fo_predict_work *w = n->w;
 	const double *x = n->x;
 	double exposed = x[FO_X_TP_MCORE + w->habits];
-	if (w->tp_exposed > 0)
-		exposed = w->tp_exposed;
+	if (w->tp_exposed > 0) /* a stack that hides nothing unless told may lose more than the messages take */
+		exposed = most(exposed, w->tp_exposed);
 	else if (w->tp_hidden && exposed > x[FO_X_TP_ASYNC])
 		exposed = x[FO_X_TP_ASYNC];
 	double tensor = 4 * fo_predict_ring_s(n, w->tp_bytes, w->tp, w->tp_inside, w->in_node);
@@ -87,7 +87,7 @@ static void layer_messages(const struct now *n, struct layer *y)
 		fo_predict_own_tensor(n, tensor / 4, exposed, y);
 		y->products.pass[FO_PREDICT_INPUT] += (tensor * exposed - y->tensor[1]) * x[FO_X_TAX];
 	}
-	double keys = fo_predict_ring_s(n, w->cp_bytes, w->cp, w->cp_inside, w->in_node);
+	double keys = fo_predict_ring_s(n, w->cp_bytes, w->cp, w->cp_inside, most(1, w->in_node / w->tp));
 	y->context[0] = w->cp > 1 ? most(0, keys - y->attention[0]) + x[FO_X_CP] * keys : 0;
 	y->context[1] = 2 * y->context[0];
 	if (w->own.on && w->cp > 1)
@@ -172,8 +172,8 @@ static double exchange_s(const struct now *n, const struct layer *y)
 		if (w->replicate <= 1)
 			return 0;
 		double part = w->local_params * gradient / w->shard; /* an all-reduce among replicas, behind backward */
-		double all = 2 *
-			     fo_predict_spread_s(n, part, w->replicate, most(1, w->data_node / w->shard), w->replicate);
+		double near = least(most(1, w->data_node / w->shard), w->replicate);
+		double all = 2 * fo_predict_spread_s(n, part, w->replicate, near, w->replicate / near);
 		return most(0, all - w->layers / w->pp * y->pass[1]) + n->x[FO_X_DATA] * all;
 	}
 	double ranks = w->shard * w->replicate, in_node = least(w->data_node, ranks);

@@ -210,7 +210,7 @@ static void layer(const struct fo_predict_base *b, const struct fo_predict_layou
 	if (w->own.on && t <= 1 && !(j->logit_bytes > 0))
 		w->logit_bytes = 4; /* one walk turns logits into their gradient; ranks of a tp group take three */
 	w->tp_bytes = 2 * tokens * h;
-	w->cp_bytes = 4 * tokens * m->kv_heads * m->head_dim / t * (w->cp - 1);
+	w->cp_bytes = 4 * tokens * m->kv_heads * m->head_dim / t * w->cp; /* of which a rank has its own part */
 	w->send_bytes = 2 * tokens * h / (sp ? t : 1);
 }
 

@@ -87,6 +87,8 @@ static void simumax(struct fo_score_table *t, const struct fo_csv *csv, const st
 		x->out = "a model that is not known";
 		return;
 	}
+	if (strstr(name, "llama3_405b")) /* SimuMax's configuration of it; Meta's has 8 */
+		x->job.model.kv_heads = 16;
 	x->family = fo_score_family(&t->arena, x->model);
 	x->moe = x->job.model.experts > 0;
 	device(c, t, x);

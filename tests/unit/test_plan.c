@@ -205,9 +205,34 @@ static void test_nothing_is_missed(void **state)
 struct compared {
 	const struct fo_plan_asked *a;
 	struct fo_predict_shared shared;
-	int64_t n, fits, gpipe;
+	int64_t n, fits, gpipe, prefetch, near;
 	uint64_t every; /* of so many divisions one is looked at */
 };
+static void no_faster(const struct compared *c, const struct fo_predict_layout *other, const struct fo_predict_step *s)
+{
+	struct fo_predict_step t;
+	fo_predict_point(&c->a->base, other, &t);
+	assert_true(t.seconds >= s->seconds * (1 - 1e-12) && t.bytes >= s->bytes);
+}
+
+/* Weights that are gathered when they are needed, not ahead: docs/commands/plan.md. And stages as neighbours whose
+ * pipeline does not fit into a node, so that its slowest hop stays between nodes. */
+static void left_out(struct compared *c, const struct fo_predict_layout *l, const struct fo_predict_step *s)
+{
+	struct fo_predict_layout other = *l;
+	if (l->zero >= 3) {
+		other.dp_overlap = -1;
+		no_faster(c, &other, s);
+		c->prefetch++;
+	}
+	other = *l;
+	other.stages_near = true;
+	if (l->pp > 1 && !l->stages_near && fo_plan_illegal(c->a, &other)) {
+		no_faster(c, &other, s);
+		c->near++;
+	}
+}
+
 static bool compare(void *ctx, const struct fo_predict_layout *l, int again)
 {
 	struct compared *c = ctx;
@@ -223,6 +248,7 @@ static bool compare(void *ctx, const struct fo_predict_layout *l, int again)
 	assert_true(fo_predict_point_within(&c->a->base, l, &c->shared, upper, &shared));
 	assert_memory_equal(&s, &shared, sizeof s);
 	c->fits++;
+	left_out(c, l, &s);
 	/* GPipe takes as long as 1F1B or longer, and as much memory or more: the search leaves it out. */
 	if (l->pp > 1 && l->schedule == FO_PREDICT_1F1B) {
 		struct fo_predict_layout other = *l;
@@ -243,7 +269,7 @@ static void test_shared_and_left_out(void **state)
 		ask(&a, "any", model[i], "h100", 64, 8, 128, 8192);
 		struct compared c = { .a = &a, .every = 97 };
 		fo_plan_each(&a, compare, &c);
-		assert_true(c.fits > 1000 && c.gpipe > 50);
+		assert_true(c.fits > 1000 && c.gpipe > 50 && c.prefetch > 50 && c.near > 50);
 	}
 }
 
@@ -546,6 +572,15 @@ static void reads_back(enum fo_plan_words w, const struct fo_plan_asked *a, cons
 			 r->global_batch, r->recompute, r->chunks, r->sp, asked.job.type, asked.job.format, l->tp,
 			 l->cp, l->pp, l->micro_batch, l->micro_batches, l->zero, l->shard, l->recompute, l->chunks,
 			 l->sp, l->type, l->format, s.data);
+	/* What is read takes the time of what was found, whose type and format are the job's here. */
+	struct fo_predict_step step, found;
+	struct fo_predict_layout same = *l;
+	same.type = 0, same.format = FO_PREDICT_FORMAT_JOB;
+	fo_predict_point(&asked.base, r, &step);
+	fo_predict_point(&asked.base, &same, &found);
+	if (fabs(step.seconds / found.seconds - 1) > 1e-9)
+		fail_msg("%s: planned %.6f s, predicted %.6f s:\n%s", fo_plan_words_id[w], found.seconds, step.seconds,
+			 s.data);
 	fo_job_fini(&job);
 	fo_str_fini(&s);
 }

@@ -1,0 +1,28 @@
+/* What programs.c plans and known.c keeps. */
+#ifndef FO_PLAN_PROGRAMS_INT_H
+#define FO_PLAN_PROGRAMS_INT_H
+
+#include "plan/programs.h"
+
+/* Operations that all searches of a command plan, and rounds of them. A round that finds that divisions do not fit is
+ * a search more. */
+enum { FO_PLAN_PROGRAMS_OPERATIONS = 2 * FO_PLANNED_OPERATIONS, FO_PLAN_PROGRAMS_ROUNDS = 24 };
+
+struct fo_plan_program {
+	struct fo_plan_point point;
+	double global_batch;
+	struct fo_plan_memory memory;
+};
+struct fo_plan_programs {
+	struct fo_plan_program *of;
+	size_t n, cap;
+	int64_t operations;
+	int rounds;
+};
+/* Is one of these limits reached? */
+bool fo_plan_programs_over(const struct fo_plan_programs *x);
+/* NULL: it has not been planned. */
+const struct fo_plan_program *fo_plan_programs_find(const struct fo_plan_asked *asked, const struct fo_plan_point *p);
+void fo_plan_programs_put(struct fo_plan_programs *x, const struct fo_plan_program *program);
+
+#endif
