@@ -448,7 +448,8 @@ static const char transformers_ignored[] =
 	"pad_to_sequence_len sample_packing* eval_sample* local_rank _n_gpu no_cuda use_cpu fp16_* "
 	"bf16_* half_precision* skip_* average_* optim_* past_index auto_find* neftune* jit_mode* "
 	"use_ipex use_legacy* use_mps* torch_empty* accelerator_config* debug mp_parameters length_* "
-	"ray_* ddp_backend log_level* logging_dir liger_* activation_checkpointing_kwargs.use_reentrant use_cache log_on_each_node "
+	"ray_* ddp_backend log_level* logging_dir liger_* activation_checkpointing_kwargs.use_reentrant use_cache "
+	"log_on_each_node "
 	"project trackio_* batch_eval_metrics enable_jit_checkpoint ignore_data_skip restore_callback_states*";
 
 const struct fo_form fo_form_transformers = {

@@ -125,14 +125,16 @@ static const char ignored[] =
 	"align_* cp_comm_type overlap_grad_* "
 	/* Inference, reinforcement learning and retrieval beside training, watching and restarting, other data sets. */
 	"inference_* decode_only_cuda_graphs enable_chunked_prefill num_speculative_tokens use_same_sampling_seed* "
-	"mamba_inference* max_tokens_to_oom output_bert_embeddings bert_embedder_type rl_* grpo_* langrl_* refit_method "
+	"mamba_inference* max_tokens_to_oom output_bert_embeddings bert_embedder_type rl_* grpo_* langrl_* "
+	"refit_method "
 	"yarn_* no_yarn_* use_rotary_position_embeddings use_rope_scaling no_rope_freq bert_no_binary_head bert_load "
 	"run_workload_inspector_server inprocess_* no_one_logger one_logger_* app_tag_* enable_ft_package "
 	"calc_ft_timeouts ft_* apply_wd_to_qk_layernorm muon_momentum muon_nesterov muon_scale_mode "
 	"muon_extra_scale_factor muon_coefficient_type lion_* no_weight_decay_cond_type result_rejected_tracker* "
 	"check_for_large_grads no_check_for_nan* dump_param_to_param_group_map no_persist_layer_norm warmup "
 	"override_ckpt_iteration use_dist_ckpt min_loss_scale ddp_average_in_collective no_align_* "
-	"phase_transition_iterations sample_rate mask_prob short_seq_prob allow_ambiguous_pad_tokens fim_* adlr_* ict_* "
+	"phase_transition_iterations sample_rate mask_prob short_seq_prob allow_ambiguous_pad_tokens fim_* "
+	"adlr_* ict_* "
 	"biencoder_* query_in_block_prob use_one_sent_docs retriever_* indexer_* head_lr_mult enable_experimental "
 	"enable_msc disable_msc sft_tokenizer_prompt_format";
 

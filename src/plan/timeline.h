@@ -1,10 +1,10 @@
 /* A predicted step as an event-by-event simulation: what each pipeline stage does when.
  *
- * The closed form of src/predict gives seconds by part; here they become operations of one rank of each stage, in the
- * order of the schedule, and the simulator of many ranks (sim/fleet.h) lets them wait for each other. Communication that
- * something hides has no place of its own: the closed form does not give it. sim/walk.c makes such a fleet of step
- * programs; there are two builders because other frameworks' divisions have no program, and a program's operations have
- * no closed form. */
+ * The closed form of src/predict gives seconds by part; here they become operations of one rank of each stage, in
+ * the order of the schedule, and the simulator of many ranks (sim/fleet.h) lets them wait for each other.
+ * Communication that something hides has no place of its own: the closed form does not give it. sim/walk.c makes
+ * such a fleet of step programs; there are two builders because other frameworks' divisions have no program, and a
+ * program's operations have no closed form. */
 #ifndef FO_PLAN_TIMELINE_H
 #define FO_PLAN_TIMELINE_H
 

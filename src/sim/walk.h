@@ -1,6 +1,6 @@
-/* Inside src/sim: step programs as a fleet (fleet.h), and a fleet's step as that of a rank. plan/timeline.c makes such a
- * fleet of seconds by part; there are two builders because other frameworks' divisions have no program, and a program's
- * operations have no closed form. */
+/* Inside src/sim: step programs as a fleet (fleet.h), and a fleet's step as that of a rank. plan/timeline.c makes
+ * such a fleet of seconds by part; there are two builders because other frameworks' divisions have no program, and
+ * a program's operations have no closed form. */
 #ifndef FO_SIM_WALK_H
 #define FO_SIM_WALK_H
 
