@@ -240,8 +240,8 @@ static bool moves(const struct fo_comm *c, const struct fo_comm_call *k)
 /* Between two looks at what is on its way: a part of the time that it has taken so far, so that a look which comes late
  * costs little beside the wait, and waiting for another rank costs no processor. */
 enum { NAP_NS = 20000, NAP_MOST_NS = 500000, NAP_PART = 16 };
-/* A processor that slept takes so long until its thread runs, and ten times that now and then (2 processors of a
- * virtual machine, Linux 6.18, November 2026). */
+/* A thread runs that much later than it should where its processor slept, now and then ten times that (2 processors of
+ * a virtual machine, Linux 6.18, November 2026). */
 enum { WAKE_NS = 50000 };
 int64_t fo_comm_nap_ns(int64_t since_ns, int64_t until_ns, bool told, bool rests)
 {
@@ -249,7 +249,7 @@ int64_t fo_comm_nap_ns(int64_t since_ns, int64_t until_ns, bool told, bool rests
 	const int64_t nap = told ? NAP_MOST_NS : fo_clamp((now - since_ns) / NAP_PART, NAP_NS, NAP_MOST_NS);
 	if (!until_ns)
 		return nap;
-	/* With the end known, and others that say what comes before it, nothing is missed in one nap. */
+	/* The end is known, and others tell what comes before it: one nap misses nothing. */
 	return fo_max(1, told ? left : fo_min(nap, left));
 }
 

@@ -149,10 +149,10 @@ bool fo_comm_listen(struct fo_comm *c, void (*moved)(void *ctx), void *ctx);
  * wake it (told); not beyond until_ns, where the transport knows that something will be over (0: it does not), and a
  * little less for a rank that has nothing else to do (rests), which spins for that while. */
 int64_t fo_comm_nap_ns(int64_t since_ns, int64_t until_ns, bool told, bool rests);
-/* For a thread whose rank has nothing else to do: where something moved that short ago, or will be over that soon, lets
- * others have the processor and returns true, for the next look at once. A small call is over within microseconds, and
- * to wake from a nap takes tens of them. After others have kept the processor for long it returns false for a while: a
- * thread that naps gets it back sooner. */
+/* A thread whose rank has nothing else to do asks: where something moved that short ago, or will be over that soon, it
+ * lets others have the processor and returns true, for the next look at once. A small call is over within microseconds,
+ * and to wake from a nap takes tens of them. After others have kept the processor for long it returns false for a
+ * while: a thread that naps gets it back sooner. */
 bool fo_comm_spin(int64_t since_ns, int64_t until_ns);
 /* One or the other. */
 void fo_comm_rest(int64_t since_ns, int64_t until_ns);

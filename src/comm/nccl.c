@@ -1,6 +1,7 @@
 /* A group of devices over NCCL. */
 #include "comm/nccl.h"
 
+#include "base/clock.h"
 #include "base/count.h"
 #include "base/mem.h"
 
@@ -355,24 +356,45 @@ fo_status fo_comm_nccl_among(struct fo_comm **out, struct fo_cuda *cuda, struct 
 	return open_group(out, cuda, NULL, host);
 }
 
+/* Until the event is done, or the other rank has ended the job. */
+static fo_status wait_for(struct fo_comm *c, struct fo_cuda *cuda, fo_cuda_event event, struct fo_comm *host)
+{
+	const int64_t since = fo_now_ns();
+	bool done = false;
+	for (;;) {
+		FO_TRY(fo_cuda_event_done(cuda, event, &done));
+		FO_TRY(check(c)); /* what ended because it was given up is not done */
+		if (done)
+			return FO_OK;
+		FO_TRY(fo_comm_check(host));
+		fo_comm_rest(since, 0);
+	}
+}
+
 /* One message: NCCL connects two ranks at the first one, and the host waits there for the other rank's host. */
-static fo_status connect_pair(struct fo_comm *c, struct fo_cuda *cuda, bool sends)
+static fo_status connect_pair(struct fo_comm *c, struct fo_cuda *cuda, struct fo_comm *host, bool sends)
 {
 	enum { BYTES = 16 };
 	struct fo_comm_call k = fo_comm_bytes(sends ? FO_COMM_SEND : FO_COMM_RECV, NULL, NULL, BYTES, 1 - c->rank);
 	fo_cuda_stream stream = NULL;
+	fo_cuda_event over = NULL;
 	void *memory = NULL;
 	fo_status st = fo_cuda_alloc(cuda, BYTES, &memory);
 	if (st == FO_OK)
 		st = fo_cuda_stream_new(cuda, &stream);
+	if (st == FO_OK)
+		st = fo_cuda_event_new(cuda, false, &over);
 	k.from = k.to = memory;
 	k.stream = stream;
 	if (st == FO_OK)
 		st = call(c, &k);
 	if (st == FO_OK)
-		st = fo_cuda_stream_wait(cuda, stream);
+		st = fo_cuda_event_record(cuda, over, stream, false);
 	if (st == FO_OK)
-		st = check(c);
+		st = wait_for(c, cuda, over, host);
+	if (st != FO_OK)
+		abort_group(c); /* first: memory is freed when what uses it has ended */
+	fo_cuda_event_free(cuda, over);
 	fo_cuda_stream_free(cuda, stream);
 	fo_cuda_free(cuda, memory);
 	return st;
@@ -383,10 +405,9 @@ fo_status fo_comm_nccl_pair(struct fo_comm **out, struct fo_cuda *cuda, struct f
 	if (fo_comm_ranks(host) != 2)
 		return fo_fail(FO_EBUG, "a pair of %d ranks", fo_comm_ranks(host));
 	FO_TRY(open_group(out, cuda, NULL, host));
-	fo_status st = connect_pair(*out, cuda, sends);
+	fo_status st = connect_pair(*out, cuda, host, sends);
 	if (st == FO_OK)
 		return FO_OK;
-	abort_group(*out);
 	fo_comm_close(*out);
 	*out = NULL;
 	return st;

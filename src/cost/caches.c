@@ -1,4 +1,4 @@
-/* What others who use the last level push out of it. */
+/* Bytes that others who use the last level push out of it. */
 #include "cost/cost.h"
 
 #include <math.h>

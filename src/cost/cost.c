@@ -195,7 +195,7 @@ static bool exact(const struct fo_rates *r, const struct fo_program *p, const st
 		return false;
 	struct at near = !high.found || (low.found && want - low.x <= high.x - want) ? low : high;
 	bool fits = fabs(near.x - want) <= SAME * (pairs ? want : 1);
-	/* With and without what others push out it was measured, and how much that is was, too. */
+	/* It was measured with and without the bytes that others push out, and their share was measured, too. */
 	const bool both = !pairs && low.found && high.found && fabs(low.x - cold) <= SAME;
 	t->sure = fits || both ? FO_SURE_EXACT : FO_SURE_NEAR;
 	t->quiet = near.quiet;

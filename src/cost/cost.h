@@ -31,7 +31,7 @@ FO_CHECKED fo_status fo_op_row(const struct fo_program *p, const struct fo_op *o
 #define FO_KEPT_LEFT "left"
 #define FO_KEPT_NOT "flushed"
 
-/* What caches hold. The last level may be others' too, who push out what is left alone: of bytes that were touched
+/* Contents of caches. The last level may be others' too, who push out what is left alone: of bytes that were touched
  * longer ago than `second` bytes, and so are in it at best, the share lost[k] after after_s[k] seconds. */
 enum { FO_CACHES_GAPS = 16 };
 struct fo_caches {
@@ -41,7 +41,7 @@ struct fo_caches {
 };
 /* As a profile has it. */
 void fo_caches_of(struct fo_caches *c, const struct fo_limits *l);
-/* On the line between gaps; 0 before the first. */
+/* The share, on the line between two gaps; 0 before the first. */
 double fo_caches_lost(const struct fo_caches *c, double left_s);
 
 struct fo_rates {

@@ -76,7 +76,7 @@ static bool is_cold(const struct fo_program *p, const struct fo_unrolled *u, con
 	return 2 * old > last - first + 1;
 }
 
-/* What others pushed out of an operand that is not cold: a share, 0 to 1. */
+/* The share, 0 to 1, that others pushed out of an operand that is not cold. */
 static double lost_of(const struct fo_program *p, const struct fo_unrolled *u, const struct memory *m,
 		      const struct fo_caches *c, int instance, int i, double now_s)
 {
@@ -149,7 +149,7 @@ double *fo_reuse_lost(const struct fo_program *p, const struct fo_unrolled *u, c
 			for (int k = 0; k < o->n; k++) {
 				const double bytes = fo_reuse_touched(p, o, k);
 				all += bytes;
-				if (!is_cold(p, u, &m, i, k))
+				if (bytes > 0 && !is_cold(p, u, &m, i, k))
 					some += bytes * lost_of(p, u, &m, c, i, k, since_s + when->begin_s[i]);
 			}
 			lost[i] = all > 0 ? some / all : 0;

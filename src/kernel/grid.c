@@ -176,8 +176,8 @@ static fo_status add_program(struct fo_grid *g, const struct fo_program *p, doub
 			add_call(g, p, o, u.first[i], how & AS_THEY_COME ? cold[i] : 0, documents_of(p, pairs),
 				 threads);
 	}
-	/* Behind all others, which come first where time is short. Attention's rows are told apart by their pairs; most
-	 * of what it reads was written just before. */
+	/* These come last: where time is short the others are measured. Attention's rows are told apart by their pairs;
+	 * most of what it reads was written just before. */
 	const size_t others = g->n;
 	for (int i = 0; left && i < u.n; i++) {
 		const struct fo_op *o = fo_instance_op(p, &u, i);

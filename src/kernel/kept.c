@@ -13,9 +13,9 @@
 #include <string.h>
 #include <time.h>
 
-/* What is left alone: four times the second level, so that its first half is in that no more when its end was read.
- * Of that half some lines are read again, each by what the one before says, in no order that a prefetcher could guess:
- * so it is the latency that tells where they are, also where memory streams as fast as a cache. */
+/* The memory that is left alone: four times the second level, so that its first half is in that no more when its end
+ * was read. Of that half some lines are read again, each by what the one before says, in no order that a prefetcher
+ * could guess: so it is the latency that tells where they are, also where memory streams as fast as a cache. */
 enum { TIMES_SECOND = 4, LINE = 64, LINES = 2048, GAPS = 7, SPANS_LEAST = 3, SPANS_MOST = 40 };
 static const int64_t gap_us[GAPS] = { 1, 1000, 3000, 10000, 30000, 100000, 300000 };
 
@@ -92,8 +92,8 @@ static void keep_rows(struct kept *k, int64_t second, struct fo_limits *m)
 fo_status fo_kept_measure(double seconds, struct fo_limits *m)
 {
 	const int64_t second = fo_cache_second_bytes();
-	/* Where it would not fit into the last level, there is nothing to keep it. */
-	if (!second || 2 * TIMES_SECOND * second > fo_cache_bytes())
+	/* Memory that does not fit into the last level is not kept there. Half of it has room for the whole chain. */
+	if (TIMES_SECOND * second / 2 < LINES * LINE || 2 * TIMES_SECOND * second > fo_cache_bytes())
 		return FO_OK;
 	struct kept *k = fo_xmalloc(sizeof *k);
 	k->bytes = TIMES_SECOND * (size_t)second;

@@ -6,9 +6,9 @@
 
 #include "hw/profile.h"
 
-/* For about so many seconds: what was read is left alone for some time, from nothing to 0.3 s, and read again. The rows
- * replace those of *m; without a cache of a level beyond the second, or an instruction that empties caches, there are
- * none. FO_ENOMEM: *m is as before. */
+/* Takes about so many seconds: what was read is left alone for some time, from nothing to 0.3 s, and read again. The
+ * rows replace those of *m; without a cache of a level beyond the second, or an instruction that empties caches, there
+ * are none. FO_ENOMEM: *m is as before. */
 FO_CHECKED fo_status fo_kept_measure(double seconds, struct fo_limits *m);
 
 #endif

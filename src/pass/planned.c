@@ -12,7 +12,7 @@ enum { ALIGN = 64 /* of the plan (plan.c) */ };
 
 /* ---- where a plan repeats itself ---- */
 
-/* What the planner knows when a micro-batch begins: `state` is the same where all that lives lies in the same places,
+/* The planner's knowledge when a micro-batch begins: `state` is the same where all that lives lies in the same places,
  * with micro-batches counted from this one. Free ranges follow from it. */
 struct begin {
 	int32_t slot; /* its first one */
@@ -164,7 +164,7 @@ static bool schedule_repeats(const struct fo_program *p, int64_t n, int64_t k, i
 	return same;
 }
 
-/* Whether the slots from micro-batch k to k + period can be put in again until there are n micro-batches. */
+/* Can the slots from micro-batch k to k + period be put in again until there are n micro-batches? */
 static bool can_stretch(const struct fo_program *p, const struct begin *b, int64_t n, int64_t k, int64_t period)
 {
 	return (n - p->run.micro_batches) % period == 0 && like_before(p, b, k, period) &&
@@ -242,7 +242,7 @@ static int64_t first_try(const struct fo_lowering *run)
 	return 3 * few / 2 < n ? few : n;
 }
 
-/* What is alive when most is, by kinds. */
+/* Bytes that are alive when most are, by kinds. */
 static void take_parts(const struct fo_program *p, const struct fo_unrolled *u, struct fo_planned *out)
 {
 	int64_t *live = fo_xmalloc((size_t)(u->n + 1) * sizeof *live), most = 0;
@@ -324,6 +324,11 @@ static fo_status plan_few(struct fo_program *p, int64_t n, int64_t most, struct 
 		if (*done)
 			return FO_OK;
 	}
+	/* Slots have an operation or more each: too many are not even listed. */
+	if (most && p->nslot / few * n > most) {
+		job->why = too_long;
+		return FO_OK;
+	}
 	*done = few == n || stretch(p, n);
 	if (!*done)
 		return FO_OK;
@@ -337,7 +342,7 @@ static fo_status plan_few(struct fo_program *p, int64_t n, int64_t most, struct 
 	return FO_OK;
 }
 
-/* Of a layer and micro-batch, forward and backward, at least. */
+/* Operations of a layer and micro-batch, forward and backward, at least. */
 enum { OPERATIONS_LEAST = 16 };
 
 static fo_status plan_rank(const struct fo_model *m, struct fo_lowering run, int64_t most, struct fo_planned_job *job,
@@ -454,8 +459,10 @@ static fo_status gather(struct tasks *t, size_t n, struct fo_planned_job *out)
 		struct task *x = &t->of[i];
 		const int32_t stage = fo_mesh_stage(&x->run.mesh);
 		const bool first = !i || fo_mesh_stage(&x[-1].run.mesh) != stage;
-		if (x->st != FO_OK) /* once more, for its words */
+		if (x->st != FO_OK) { /* once more, for its words */
+			x->job = (struct fo_planned_job){ .stage = NULL };
 			return plan_rank(t->m, x->run, t->most, &x->job, &x->out);
+		}
 		out->programs += x->job.programs;
 		out->operations += x->job.operations;
 		out->micro_batches = fo_max(out->micro_batches, x->job.micro_batches);

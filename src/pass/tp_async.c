@@ -310,8 +310,8 @@ static double wire_of(const struct async *a, const struct fo_op *o)
 	return most;
 }
 
-/* Slots of a block in the step's first micro-batch: one micro-batch's orders are every one's, however many there
- * are. */
+/* Slots of a block in the step's first micro-batch: the order of operations must not depend on how many micro-batches
+ * there are. */
 static double first_slots(const struct fo_program *p, int block)
 {
 	int n = 0;

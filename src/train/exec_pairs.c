@@ -45,11 +45,11 @@ static fo_status move_one(struct fo_exec *e, struct fo_exec_stream *lane, bool *
 	return FO_OK;
 }
 
-/* Goes on with those under way. *moved: more may be possible at once; *travels: nothing moves before a call is over, or
- * *until_ns. */
-static fo_status move_pairs(struct fo_exec *e, bool *moved, bool *travels, int64_t *until_ns)
+/* Goes on with those under way. *moved: more may be possible at once. *until_ns: a call will be over then; 0: not
+ * known. */
+static fo_status move_pairs(struct fo_exec *e, bool *moved, int64_t *until_ns)
 {
-	*moved = *travels = false;
+	*moved = false;
 	*until_ns = 0;
 	for (int l = 0; e->cuda->staged && l < FO_LANE_COUNT; l++) {
 		struct fo_exec_stream *lane = &e->cuda->lane[l];
@@ -58,18 +58,30 @@ static fo_status move_pairs(struct fo_exec *e, bool *moved, bool *travels, int64
 			FO_TRY(move_one(e, lane, &went));
 			*moved |= went;
 		}
-		if (lane->next >= lane->listed || lane->phase != FO_EXEC_TRAVELS)
-			continue;
-		*travels = true;
-		*until_ns = fo_exec_earlier(*until_ns, lane->transfer.until_ns);
+		if (lane->next < lane->listed && lane->phase == FO_EXEC_TRAVELS)
+			*until_ns = fo_exec_earlier(*until_ns, lane->transfer.until_ns);
 	}
 	return FO_OK;
+}
+
+/* Says that this rank waits for others, where it does: a copy to the host that is under way ends by itself, and another
+ * rank may wait for what it brings. */
+static void tell_idle(struct fo_exec *e)
+{
+	bool travels = false;
+	for (int l = 0; l < FO_LANE_COUNT; l++) {
+		if (e->cuda->lane[l].phase == FO_EXEC_LEAVES)
+			return;
+		travels |= e->cuda->lane[l].phase == FO_EXEC_TRAVELS;
+	}
+	if (travels)
+		fo_comm_idle(e->o.links->world, true);
 }
 
 fo_status fo_exec_pairs_list(struct fo_exec *e, int id)
 {
 	struct fo_exec_stream *lane = &e->cuda->lane[fo_instance_op(e->p, &e->u, id)->lane];
-	bool moved, travels;
+	bool moved;
 	int64_t until_ns;
 	if (lane->instance[0] == id) { /* a step begins */
 		lane->listed = lane->next = 0;
@@ -78,7 +90,7 @@ fo_status fo_exec_pairs_list(struct fo_exec *e, int id)
 	}
 	lane->listed++;
 	if (e->cuda->staged)
-		return move_pairs(e, &moved, &travels, &until_ns);
+		return move_pairs(e, &moved, &until_ns);
 	FO_TRY(after_pairs(e, id));
 	FO_TRY(fo_exec_enqueue(e, id));
 	lane->issued = id;
@@ -100,17 +112,16 @@ fo_status fo_exec_pairs_settle(struct fo_exec *e, int id)
 {
 	struct fo_exec_cuda *x = e->cuda;
 	int64_t since = fo_now_ns(), until_ns;
-	bool moved, travels;
+	bool moved;
 	if (!e->o.links)
 		return FO_OK;
 	while (!pairs_begun(e, id) || !ended_lanes_rest(e)) {
-		FO_TRY(move_pairs(e, &moved, &travels, &until_ns));
+		FO_TRY(move_pairs(e, &moved, &until_ns));
 		if (moved) {
 			since = fo_now_ns();
 			continue;
 		}
-		if (travels)
-			fo_comm_idle(e->o.links->world, true);
+		tell_idle(e);
 		fo_comm_rest(since, until_ns);
 	}
 	for (int l = 0; l < FO_LANE_COUNT; l++) {
@@ -129,16 +140,15 @@ fo_status fo_exec_pairs_run(struct fo_exec *e, int id)
 	int64_t since = fo_now_ns();
 	FO_TRY(fo_exec_staged_leave(e, id));
 	while (lane->phase != FO_EXEC_RESTS) {
-		bool moved = false, others, travels;
+		bool moved = false, others;
 		int64_t until;
 		FO_TRY(fo_exec_staged_go_on(e, id, &moved));
-		FO_TRY(move_pairs(e, &others, &travels, &until));
+		FO_TRY(move_pairs(e, &others, &until));
 		if (moved || others) {
 			since = fo_now_ns();
 			continue;
 		}
-		if (lane->phase == FO_EXEC_TRAVELS)
-			fo_comm_idle(e->o.links->world, true);
+		tell_idle(e);
 		const int64_t own = lane->phase == FO_EXEC_TRAVELS ? lane->transfer.until_ns : 0;
 		fo_comm_rest(since, fo_exec_earlier(own, until));
 	}
