@@ -84,7 +84,7 @@ static void drive(struct fo_comm *c, const struct row *r, int rank, bool naps)
 		if (q.phase != phase)
 			since = fo_now_ns();
 		else if (naps)
-			nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since, 0) }, NULL);
+			nanosleep(&(struct timespec){ .tv_nsec = (long)fo_comm_nap_ns(since, 0, false, false) }, NULL);
 		else
 			fo_comm_rest(since, 0);
 	}

@@ -33,6 +33,11 @@ static inline struct fo_range fo_range_over(struct fo_range a, struct fo_range b
 	return (struct fo_range){ a.low / b.high, a.high / b.low };
 }
 static inline struct fo_range fo_range_scaled(double f, struct fo_range a) { return fo_range_times(fo_range(f), a); }
+/* From one value to another, in either order. */
+static inline struct fo_range fo_range_between(double a, double b)
+{
+	return (struct fo_range){ a < b ? a : b, a > b ? a : b };
+}
 /* The larger of two unknown values. */
 static inline struct fo_range fo_range_most(struct fo_range a, struct fo_range b)
 {

@@ -67,11 +67,11 @@ static void say_read(struct looked *l)
 	for (int s = 0; s < FO_JOB_SETTINGS; s++)
 		stated += l->job.value[s].origin == FO_JOB_STATED;
 	for (int i = 0; i < l->files; i++)
-		fo_audit_read(&l->audit, "%s%s%s", l->file[i], i ? "" : ": ",
-			      i ? ""
-				: fo_arena_printf(&l->audit.arena, "%s, %d setting%s that rules know",
-						  l->job.form ? l->job.form->name : "unknown", stated,
-						  fo_plural(stated)));
+		if (i)
+			fo_audit_read(&l->audit, "%s", l->file[i]);
+		else
+			fo_audit_read(&l->audit, "%s: %s, %d setting%s that rules know", l->file[i],
+				      l->job.form ? l->job.form->name : "unknown", stated, fo_plural(stated));
 	if (l->job.has_model)
 		fo_audit_read(&l->audit, "model %s, from %s", l->job.model.name,
 			      l->job.model_from ? l->job.model_from : "the files");

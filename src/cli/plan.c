@@ -264,7 +264,7 @@ static fo_status show(const struct fo_cli_call *call, const struct fo_cli_planne
 static fo_status run(const struct fo_cli_call *call)
 {
 	const struct plan *in = call->in;
-	struct fo_cli_asked a;
+	struct fo_cli_asked a = { .files = 0 }; /* freed also where an option is refused before it is read */
 	struct fo_cli_planned *p = fo_xmalloc(sizeof *p);
 	memset(p, 0, sizeof *p);
 	p->asked = &a;

@@ -14,6 +14,8 @@ bool fo_cli_planned_shows(const struct fo_cli_planned *p, int i)
 /* Device-seconds of a million tokens. */
 static double cost(const struct fo_plan_point *x) { return 1e6 / x->step.tokens_s; }
 
+static bool several_types(const struct fo_cli_planned *p) { return p->ask.types & (p->ask.types - 1); }
+
 /* ---- words ---- */
 
 static const char *division(struct fo_doc *d, const struct fo_cli_planned *p, const struct fo_plan_point *x,
@@ -21,7 +23,7 @@ static const char *division(struct fo_doc *d, const struct fo_cli_planned *p, co
 {
 	struct fo_division o;
 	fo_division_of(&x->layout, x->step.dp, &o);
-	if (p->ask.types & (p->ask.types - 1)) /* several are searched */
+	if (several_types(p))
 		o.type = fo_cli_job_type_name(p->asked, fo_predict_type_of(&p->job.job, &x->layout));
 	return fo_cli_division(d, &o, narrow);
 }
@@ -211,7 +213,7 @@ static void say_head(struct fo_doc *d, const struct fo_cli_planned *p)
 		fo_doc_line(d, "assumed", "%s", p->job.inferred[i]);
 }
 
-/* Of Flatout's divisions, whose programs are planned otherwise. */
+/* Is its memory an estimate, where programs of others are planned? */
 static bool estimated(const struct fo_cli_planned *p, const struct fo_plan_point *x)
 {
 	return p->ask.programs && !x->step.planned;
@@ -249,11 +251,11 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 			   fo_doc_printf(d, "%.1f", 100 * exposed(&x->step) / x->step.seconds),
 			   fo_doc_printf(d, p->cost ? "%.3g" : "%.1f", last));
 	}
+	const char *peak = several_types(p) ? ", over the peak of a division's own number type" : "";
 	fo_doc_para(d,
 		    "> is what to take, = ties with it. %s; mb: micro-batch; again: layers that are recomputed, 2 st: "
 		    "all of the first two stages. MFU is mfu_causal%s; expo: communication that nothing hides; %s.",
-		    fo_division_legend,
-		    p->ask.types & (p->ask.types - 1) ? ", over the peak of a division's own number type" : "",
+		    fo_division_legend, peak,
 		    p->cost ? "cost: device-seconds of a million tokens" : "bub: the pipeline's bubble");
 	say_estimates(d, p);
 	if (p->ask.formats & ~(1u << FO_PREDICT_FORMAT_JOB))

@@ -32,8 +32,8 @@ static void names_of(struct fo_str *out, uint32_t bits, int count, const char *(
 }
 
 struct list {
-	const char *option, *text;
-	int count; /* of names */
+	const char *option, *text, *two; /* two: an example */
+	int count;                       /* of names */
 	const char *(*name)(int);
 };
 
@@ -45,16 +45,14 @@ static fo_status unknown(const struct list *l, const char *word, size_t len)
 	names_of(&all, ~0u, l->count, l->name);
 	const fo_status st = fo_hint(
 		fo_fail(FO_EARG, "--%s: '%s' is none of %s, any", l->option, fo_cli_seen(seen), all.data),
-		"--%s=%s,%s searches both, any all that the framework and the device have", l->option,
-		l->name(l->count == TYPES ? FO_PREDICT_BF16 : FO_PREDICT_FORMAT_FP32),
-		l->name(l->count == TYPES ? FO_PREDICT_FP8 : FO_PREDICT_FORMAT_BF16));
+		"--%s=%s searches both, any all that the framework and the device have", l->option, l->two);
 	fo_str_fini(&all);
 	return st;
 }
 
 static fo_status read_list(const struct list *l, uint32_t *bits, bool *any)
 {
-	for (const char *p = l->text ? l->text : NULL; p; p = *p ? p + 1 : NULL) {
+	for (const char *p = l->text; p; p = *p ? p + 1 : NULL) {
 		const size_t n = strcspn(p, ",");
 		int i = 0;
 		while (i < l->count && (strlen(l->name(i)) != n || !n || strncmp(l->name(i), p, n) != 0))
@@ -66,16 +64,14 @@ static fo_status read_list(const struct list *l, uint32_t *bits, bool *any)
 		else
 			return unknown(l, p, n);
 		p += n;
-		if (!*p)
-			break;
 	}
 	return FO_OK;
 }
 
 fo_status fo_cli_plan_numbers(const char *types, const char *formats, struct fo_cli_numbers *o)
 {
-	const struct list type = { "precision", types, TYPES, type_name },
-			  format = { "state", formats, FO_PREDICT_FORMATS, format_name };
+	const struct list type = { "precision", types, "bf16,fp8", TYPES, type_name },
+			  format = { "state", formats, "fp32,bf16", FO_PREDICT_FORMATS, format_name };
 	*o = (struct fo_cli_numbers){ 0 };
 	FO_TRY(read_list(&type, &o->types, &o->any_type));
 	FO_TRY(read_list(&format, &o->formats, &o->any_format));
@@ -100,11 +96,10 @@ static uint32_t narrow(const struct fo_plan_asked *a)
 	return bits;
 }
 
-static fo_status lacks(const struct fo_plan_asked *a, const char *option, const char *who, const char *name,
-		       uint32_t has, int count, const char *(*names)(int))
+static fo_status lacks(const char *option, const char *who, const char *name, uint32_t has, int count,
+		       const char *(*names)(int))
 {
 	struct fo_str all = { 0 };
-	(void)a;
 	names_of(&all, has, count, names);
 	const fo_status st = fo_hint(fo_fail(FO_EARG, "--%s: %s has no %s that plan can ask for", option, who, name),
 				     "it has %s", all.data ? all.data : "none");
@@ -124,10 +119,10 @@ static fo_status take_types(const struct fo_cli_numbers *n, struct fo_plan_asked
 		if (!(bits & BIT(t)))
 			continue;
 		if (!(a->framework->types & BIT(t)))
-			return lacks(a, "precision", a->framework->title, type_name(t), a->framework->types & device,
+			return lacks("precision", a->framework->title, type_name(t), a->framework->types & device,
 				     TYPES, type_name);
 		if (!(device & BIT(t)))
-			return lacks(a, "precision", m->name, type_name(t), a->framework->types & device, TYPES,
+			return lacks("precision", m->name, type_name(t), a->framework->types & device, TYPES,
 				     type_name);
 	}
 	if (n->any_type)
@@ -155,7 +150,7 @@ static fo_status take_formats(const struct fo_cli_numbers *n, struct fo_plan_ask
 	uint32_t bits = n->formats, all = a->framework->formats & ~BIT(FO_PREDICT_FORMAT_JOB);
 	for (int f = 0; f < FO_PREDICT_FORMATS; f++)
 		if (bits & BIT(f) & ~all)
-			return lacks(a, "state", a->framework->title, format_name(f), all, FO_PREDICT_FORMATS,
+			return lacks("state", a->framework->title, format_name(f), all, FO_PREDICT_FORMATS,
 				     format_name);
 	if (n->any_format)
 		bits |= all;

@@ -55,7 +55,7 @@ static void landscape(struct fo_doc *d, const struct fo_cli_planned *p)
 		d,
 		"Drawn are %zu of %lld legal divisions: of each kind, and of those that fit and those "
 		"that do not, the fastest in each 1/%d by 1/%d of the picture. %sA division fits where "
-		"the upper end of its interval does, so some left of the line do not.",
+		"the most that it may take does, so some left of the line do not.",
 		o.places, (long long)o.divisions, FO_PLAN_COLUMNS, FO_PLAN_ROWS, beyond);
 	fo_plan_landscape_fini(&o);
 	fo_doc_heading(d, "Where the divisions lie");

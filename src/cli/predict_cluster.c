@@ -59,10 +59,8 @@ static bool given(const struct fo_opt_set *s, const char *name, int *at)
 /* The part of the layers that compute again as a whole; 0: all, none, or it is not said so. */
 static double part_again(const struct fo_cli_job *in)
 {
-	static const double part[FO_PLAN_AGAINS] = {
-		[FO_PLAN_AGAIN_QUARTER] = .25, [FO_PLAN_AGAIN_HALF] = .5, [FO_PLAN_AGAIN_MOST] = .75
-	};
-	return in->recompute >= 0 ? part[in->recompute] : 0;
+	const bool part = in->recompute >= FO_PLAN_AGAIN_QUARTER && in->recompute <= FO_PLAN_AGAIN_MOST;
+	return part ? fo_plan_again_share[in->recompute] : 0;
 }
 
 /* All settings that options state, "tp=8". */
@@ -445,8 +443,8 @@ static fo_status simulate(const struct predict_cluster *in, struct fo_cli_predic
 
 /* ---- memory ---- */
 
-/* Of a file memory is what it states, and both ends of what it does not, as audit has them: before it is asked, for
- * asking completes the job, and the time of a step rests on that. */
+/* A file's memory is what it states, and both ends of what it does not, as audit has them. It is counted before the
+ * job is asked: asking completes the job, and the time of a step rests on that. */
 static void take_memory(const struct fo_job_memory *m, struct fo_cli_predicted *p)
 {
 	for (int i = 0; i < FO_PREDICT_MEMORIES; i++) {
@@ -457,7 +455,11 @@ static void take_memory(const struct fo_job_memory *m, struct fo_cli_predicted *
 	p->step.bytes = fo_range_middle(m->total);
 }
 
-static bool too_large(const struct fo_cli_predicted *p) { return p->sure.bytes.low > p->job.job.machine.memory_most; }
+static bool too_large(const struct fo_cli_predicted *p)
+{
+	return p->sure.bytes.low > fo_predict_most_bytes(&p->job.job.machine);
+}
+
 /* ---- Flatout's own programs ---- */
 
 /* Does an option say what the run file says, too? */

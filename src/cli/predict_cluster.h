@@ -135,7 +135,7 @@ const char *fo_cli_recompute(struct fo_doc *d, const struct fo_predict_layout *l
 /* Why to distrust figures, each on a line: a flag, and the size of the cluster (NULL and "": nothing). of: whose they
  * are, where several are shown, or NULL. */
 void fo_cli_say_doubts(struct fo_doc *d, const char *of, const char *flag, const char *size);
-/* What stands behind a figure of a cluster whose size is in doubt. */
+/* The mark behind a figure of a cluster whose size is in doubt. */
 static inline const char *fo_cli_mark(const char *size) { return size && *size ? " ?" : ""; }
 /* "61 to 66 GiB": an interval of bytes or seconds, for people. */
 const char *fo_cli_range(struct fo_doc *d, struct fo_range r, enum fo_draw_unit unit);

@@ -207,8 +207,7 @@ static void say_notes(struct fo_doc *d, const struct fo_cli_scaled *s)
 		    fo_cli_goodput_time(d, s->ask.goodput.days * 86400),
 		    s->pue.high > 1 ? ", times the building's share" : "", fo_division_legend);
 	if (any_too_large(&s->strong) || any_too_large(&s->weak))
-		fo_doc_para(d, "Does not fit: the upper end (80 %%) of the smallest division's memory is above that of "
-			       "a device.");
+		fo_doc_para(d, "Does not fit: the smallest division may take more memory than a device has.");
 	const char *unknown = any_unknown(&s->strong);
 	unknown = unknown ? unknown : any_unknown(&s->weak);
 	if (unknown)

@@ -34,7 +34,6 @@ static const struct fo_form_row deepspeed[] = {
 	M("zero_optimization.prefetch_bucket_size", PREFETCH, "0=off auto=on *=on"),
 	M("bf16.enabled", DTYPE, "true=bf16 false=-"),
 	M("bfloat16.enabled", DTYPE, "true=bf16 false=-"), /* its older name */
-	M("bfloat16.enabled", DTYPE, "true=bf16 false=-"),
 	M("bf16.bf16_master_weights_and_grads", PARAM_DTYPE, "true=bf16 false=-"),
 	M("bf16.bf16_optimizer_states", MOMENTS, "true=bf16 false=-"),
 	M("fp16.enabled", DTYPE, "true=fp16 false=-"),

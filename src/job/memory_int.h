@@ -1,4 +1,4 @@
-/* What the memory and the time of a job have in common: who keeps its states, and what it computes again. Private to
+/* Common to the memory and the time of a job: who keeps its states, and what it computes again. Private to
  * src/job. */
 #ifndef FO_JOB_MEMORY_INT_H
 #define FO_JOB_MEMORY_INT_H

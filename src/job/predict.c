@@ -105,18 +105,13 @@ static enum fo_predict_type type_of(const struct asking *k)
 /* Flatout's layers that recompute are the model's first ones: those of a pipeline's first stages. */
 static bool front(struct asking *k, struct fo_predict_layout *l)
 {
-	const struct fo_job_shape *s = &k->o->shape;
 	const double n = fo_job_number(k->job, FO_JOB_RECOMPUTE_LAYERS), layers = (double)k->job->model.layers;
-	const bool uneven = s->first_layers + s->middle_layers + s->last_layers > 0;
 	if (!k->job->form || strcmp(k->job->form->id, "flatout") || !(n >= 1 && n < layers) || l->pp <= 1 ||
 	    l->chunks > 1)
 		return false;
 	double sum = 0, stages = 0;
-	for (; sum < n && stages < l->pp; stages++) {
-		const double middle = stages < l->pp - 1 ? s->middle_layers : s->last_layers,
-			     even = floor(layers / l->pp) + (stages < fmod(layers, l->pp));
-		sum += uneven ? (stages == 0 ? s->first_layers : middle) : even;
-	}
+	for (; sum < n && stages < l->pp; stages++)
+		sum += fo_predict_stage_layers(&l->uneven, layers, l->pp, stages);
 	l->recompute = 1;
 	l->again_stages = stages < l->pp ? stages : 0;
 	if (sum > n)

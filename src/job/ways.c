@@ -1,4 +1,4 @@
-/* What a configuration says of how a framework keeps weights, gradients, states and activations. */
+/* How a framework keeps weights, gradients, states and activations, as a configuration says it. */
 #define _GNU_SOURCE /* strcasestr */
 #include "job/memory_int.h"
 #include "predict/predict.h"

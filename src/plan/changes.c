@@ -111,7 +111,9 @@ static double with(const struct fo_plan_asked *a, const struct fo_predict_layout
 	if (fo_plan_illegal(a, &legal))
 		return INFINITY;
 	fo_predict_point(&a->base, out, &s);
-	return s.wrong || fo_predict_upper_bytes(&s) > fo_plan_room(a) ? INFINITY : s.seconds;
+	/* The goal fits, be it by the plan of its program; on the way there the estimate must. */
+	const bool fits = fo_plan_same(out, goal) || fo_predict_upper_bytes(&s) <= fo_plan_room(a);
+	return !s.wrong && fits ? s.seconds : INFINITY;
 }
 
 static int bits(uint32_t x)

@@ -1,4 +1,4 @@
-/* What was planned of the programs of divisions: kept for all searches of a command. */
+/* The programs of divisions that were planned: kept for all searches of a command. */
 #include "plan/programs_int.h"
 
 #include "base/count.h"

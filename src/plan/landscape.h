@@ -20,7 +20,7 @@ enum fo_plan_kind fo_plan_kind_of(const struct fo_predict_layout *l);
 struct fo_plan_place {
 	double bytes, mfu_causal, seconds;
 	enum fo_plan_kind kind;
-	bool fits; /* by the upper end of the memory's interval, as the search counts */
+	bool fits; /* by the most that the memory may be; programs of Flatout's are not planned here */
 };
 enum { FO_PLAN_COLUMNS = 32, FO_PLAN_ROWS = 18 };
 struct fo_plan_landscape {

@@ -12,20 +12,20 @@
 
 static int32_t whole(double x) { return (int32_t)fmax(1, x); }
 
-static void put_mesh(struct fo_lowering *o, const struct fo_predict_layout *l)
+void fo_plan_mesh_of(const struct fo_predict_layout *l, struct fo_mesh *out)
 {
 	const double cp = fmax(1, l->cp), dp = l->devices / (fmax(1, l->tp) * cp * fmax(1, l->pp));
 	double shared = l->shard > 0 ? l->shard / cp : dp;
 	if (l->zero <= 0)
 		shared = 1;
-	o->mesh = (struct fo_mesh){ .replicate = whole(dp / shared),
-				    .shard = whole(shared),
-				    .cp = whole(cp),
-				    .tp = whole(l->tp),
-				    .pp = whole(l->pp) };
+	*out = (struct fo_mesh){ .replicate = whole(dp / shared),
+				 .shard = whole(shared),
+				 .cp = whole(cp),
+				 .tp = whole(l->tp),
+				 .pp = whole(l->pp) };
 }
 
-/* The first stages have one layer more, as the closed form has it. */
+/* With the layers of each stage that the closed form counts. */
 static void put_stages(struct fo_lowering *o, const struct fo_predict_layout *l, int64_t layers)
 {
 	const int32_t stages = o->mesh.pp;
@@ -36,13 +36,8 @@ static void put_stages(struct fo_lowering *o, const struct fo_predict_layout *l,
 	if (o->pass.pp_chunks > 1 || stages > FO_STAGING_MOST)
 		return;
 	o->stages.parts = stages;
-	for (int32_t i = 0; i < stages; i++) {
-		const struct fo_predict_uneven *u = &l->uneven;
-		double n = (double)(layers / stages + (i < layers % stages));
-		if (fo_predict_is_uneven(u))
-			n = i == 0 ? u->first : i == stages - 1 ? u->last : u->middle;
-		o->stages.layers[i] = (int16_t)n;
-	}
+	for (int32_t i = 0; i < stages; i++)
+		o->stages.layers[i] = (int16_t)fo_predict_stage_layers(&l->uneven, (double)layers, stages, i);
 }
 
 static void put_states(struct fo_passes *p, const struct fo_predict_layout *l)
@@ -72,7 +67,7 @@ fo_status fo_plan_lowering(struct fo_lowering *out, const struct fo_predict_job 
 				     .precision = job->type == FO_PREDICT_FP32 ? FO_PRECISION_F32 : FO_PRECISION_BF16,
 				     .mode = FO_MODE_TRAIN };
 	struct fo_passes *p = &out->pass;
-	put_mesh(out, l);
+	fo_plan_mesh_of(l, &out->mesh);
 	p->merge_qkv = p->merge_gate_up = p->fuse_elementwise = p->fused_optimizer = 1;
 	p->ddp = out->mesh.pp * out->mesh.tp * out->mesh.cp * fo_mesh_data(&out->mesh) > 1 ? 25 : 0;
 	p->cp = l->cp > 1 ? FO_CP_RING : 0;

@@ -6,6 +6,8 @@
 #include "plan/plan.h"
 #include "program/program.h"
 
+/* The mesh of a division, of rank 0: states that nobody shards are on replicas alone. */
+void fo_plan_mesh_of(const struct fo_predict_layout *l, struct fo_mesh *out);
 /* The lowering of rank 0. FO_EUNSUPPORTED: what no program of Flatout's has (experts, parts of a layer's forward again,
  * shared stages); FO_EARG: numbers that are none of a program. Whether the mesh is legal, fo_mesh_legal says. */
 FO_CHECKED fo_status fo_plan_lowering(struct fo_lowering *out, const struct fo_predict_job *job,

@@ -97,12 +97,6 @@ static double node_of(const struct fo_plan_asked *a)
 	return a->devices < node ? 1 : node;
 }
 
-static uint32_t types_of(const struct fo_plan_asked *a) { return a->types ? a->types : 1u << a->base.job.type; }
-static uint32_t formats_of(const struct fo_plan_asked *a)
-{
-	return a->formats ? a->formats : 1u << FO_PREDICT_FORMAT_JOB;
-}
-
 /* Is there a number type or a format that was not asked for and takes less? Of a job that states one of 8 bits, or a
  * format that is none of fp32, there is none. */
 static bool numbers_left(const struct fo_plan_asked *a, enum fo_plan_more_of of)
@@ -112,8 +106,8 @@ static bool numbers_left(const struct fo_plan_asked *a, enum fo_plan_more_of of)
 	for (int i = 0; i < FO_PREDICT_FORMATS; i++)
 		inexact |= fo_predict_format_row[i].exact ? 0 : 1u << i;
 	if (of == FO_PLAN_MORE_TYPE)
-		return fo_plan_types_8(a) && !(types_of(a) & bits8);
-	return a->framework->formats & inexact && !(formats_of(a) & inexact) && !a->base.job.lora &&
+		return fo_plan_types_8(a) && !(fo_plan_types(a) & bits8);
+	return a->framework->formats & inexact && !(fo_plan_formats(a) & inexact) && !a->base.job.lora &&
 	       (a->base.job.format != FO_PREDICT_FORMAT_JOB || fo_memory_plain_states(&a->base.memory.ways)) &&
 	       fo_predict_format_row[a->base.job.format].exact;
 }
@@ -128,9 +122,9 @@ static void with_more(struct fo_plan_asked *out, const struct fo_plan_asked *ask
 	case FO_PLAN_MORE_MEMORY: out->memory_bytes = 2 * fo_plan_room(asked); return;
 	case FO_PLAN_MORE_BATCH: out->global_batch *= 2; return;
 	case FO_PLAN_MORE_DEVICES: out->devices += node_of(asked); return;
-	case FO_PLAN_MORE_TYPE: out->types = types_of(asked) | fo_plan_types_8(asked); return;
+	case FO_PLAN_MORE_TYPE: out->types = fo_plan_types(asked) | fo_plan_types_8(asked); return;
 	case FO_PLAN_MORE_FORMAT:
-		out->formats = formats_of(asked) | (asked->framework->formats & ~(1u << FO_PREDICT_FORMAT_FP32));
+		out->formats = fo_plan_formats(asked) | (asked->framework->formats & ~(1u << FO_PREDICT_FORMAT_FP32));
 		return;
 	case FO_PLAN_MORE_NET: job.machine.net_byte_s *= 2; break;
 	case FO_PLAN_MORE_NODE: job.machine.node_byte_s *= 2; break;

@@ -3,9 +3,9 @@
  * A division is a point of pp with its schedule and chunks and where its stages are, data parallelism with its ZeRO
  * stage, the ranks that share states and how long gathered weights stay, cp, tp with sequence parallelism and overlap,
  * ep, recomputation and micro-batch; where several are asked for, the number type and the format of the optimizer's
- * states. Each that a framework can run is counted in memory by src/predict, and each whose
- * memory fits (the upper end of its 80 % interval) is timed in closed form. Nothing else is left out but GPipe, which
- * never takes less time or memory than 1F1B (tests/unit/test_plan.c): there is no rule of thumb. */
+ * states. Each that a framework can run is counted in memory by src/predict, and each that fits by the most that it may
+ * take is timed in closed form. Nothing else is left out but GPipe, which never takes less time or memory than 1F1B
+ * (tests/unit/test_plan.c): there is no rule of thumb. */
 #ifndef FO_PLAN_PLAN_H
 #define FO_PLAN_PLAN_H
 
@@ -13,7 +13,7 @@
 #include "program/schedule.h"
 
 enum { FO_PLAN_HALF = FO_PREDICT_TYPES }; /* fp16's place behind the types */
-/* What a framework can run: the rows of fo_plan_framework in search.c. */
+/* A framework and the divisions that it can run: the rows of fo_plan_framework in search.c. */
 struct fo_plan_framework {
 	const char *id, *title;
 	uint32_t zero;    /* bit s: ZeRO stage s */
@@ -55,6 +55,7 @@ enum fo_plan_again {
 extern const char *const fo_plan_again_id[FO_PLAN_AGAINS];
 extern const char *const fo_plan_again_name[FO_PLAN_AGAINS];
 extern const char *const fo_plan_again_short[FO_PLAN_AGAINS]; /* for a narrow table: "1/4" */
+extern const double fo_plan_again_share[FO_PLAN_AGAINS];      /* of a forward that backward repeats */
 
 /* A number that is fixed, 0: free. The others: -1 is free. */
 struct fo_plan_fixed {
@@ -139,6 +140,15 @@ int fo_plan_parts(const struct fo_predict_layout *l, double ranks);
 bool fo_plan_accounts(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
 /* Is a division legal for this framework and this model? NULL, or why not in one static sentence. */
 const char *fo_plan_illegal(const struct fo_plan_asked *asked, const struct fo_predict_layout *l);
+/* Number types and formats of states that are searched, as bits. */
+static inline uint32_t fo_plan_types(const struct fo_plan_asked *a)
+{
+	return a->types ? a->types : 1u << a->base.job.type;
+}
+static inline uint32_t fo_plan_formats(const struct fo_plan_asked *a)
+{
+	return a->formats ? a->formats : 1u << FO_PREDICT_FORMAT_JOB;
+}
 /* Bits of what a framework can compute again with so many stages. */
 uint32_t fo_plan_agains_of(const struct fo_plan_framework *f, double pp);
 /* Bytes that a division may take. */

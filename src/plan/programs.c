@@ -69,7 +69,7 @@ void fo_plan_memory_of(const struct fo_plan_asked *a, const struct fo_plan_point
 
 /* ---- a search with them ---- */
 
-/* Of what is left of the operations one division of many may take a quarter. */
+/* One division of many may take a quarter of the operations that are left. */
 enum { SHARE = 4 };
 
 static void add(const struct fo_plan_asked *a, const struct fo_plan_point *p, int64_t most)

@@ -19,13 +19,13 @@ void fo_plan_memory_of_run(const struct fo_run *run, const struct fo_model *mode
 void fo_plan_memory_of(const struct fo_plan_asked *asked, const struct fo_plan_point *p, const struct fo_model *model,
 		       struct fo_plan_memory *out);
 
-/* What was planned for divisions of one job; for all searches of a command, whatever their machines are. */
+/* The plans of one job's divisions, for all searches of a command, whatever their machines are. */
 struct fo_plan_programs;
 struct fo_plan_programs *fo_plan_programs_new(void);
 void fo_plan_programs_free(struct fo_plan_programs *x); /* NULL: nothing */
-/* What is known of a division: its program was planned; a search may plan it; it must fit by the most that it may
- * take, because the limit of operations is reached or its program is not planned. Safe from several threads, beside no
- * search. */
+/* How much is known of a division: its program was planned; a search may plan it; it must fit by the most that it may
+ * take, because the limit of operations is reached or no program can be planned. Safe from several threads as long as
+ * no search plans. */
 enum fo_plan_known { FO_PLAN_KNOWN, FO_PLAN_OPEN, FO_PLAN_BOUNDED };
 enum fo_plan_known fo_plan_programs_know(const struct fo_plan_asked *asked, const struct fo_plan_point *p);
 /* Does the point fit by its program, else by the most that it may take? Takes planned bytes into its step. */

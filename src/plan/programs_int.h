@@ -1,4 +1,4 @@
-/* What programs.c plans and known.c keeps. */
+/* Shared by programs.c, which plans programs, and known.c, which keeps the plans. */
 #ifndef FO_PLAN_PROGRAMS_INT_H
 #define FO_PLAN_PROGRAMS_INT_H
 

@@ -38,7 +38,7 @@ struct fo_scale_point {
 	/* Tokens of all devices in a second of the whole time: 80 % of each, as if both were at their ends at once. */
 	struct fo_range kept_tokens_s;
 	const char *doubt; /* why to distrust the figures; NULL: nothing */
-	/* FO_SCALE_TOO_LARGE: of a device, in the division that takes least; the upper end of 80 %, which decides. */
+	/* FO_SCALE_TOO_LARGE: of a device, in the division that takes least; the most that it may be, which decides. */
 	double smallest_bytes, smallest_bytes_high;
 };
 struct fo_scale {

@@ -1,4 +1,5 @@
 /* Every legal division, and the best of them. */
+#include "plan/lower.h"
 #include "plan/plan.h"
 #include "plan/programs.h"
 
@@ -146,7 +147,7 @@ const char *const fo_plan_again_name[FO_PLAN_AGAINS] = {
 	"full", "the first stages",
 };
 const char *const fo_plan_again_short[FO_PLAN_AGAINS] = { "none", "select", "1/4", "1/2", "3/4", "full", "first" };
-static const double again_of[FO_PLAN_AGAINS] = { 0, .5, .25, .5, .75, 1, 1 };
+const double fo_plan_again_share[FO_PLAN_AGAINS] = { 0, .5, .25, .5, .75, 1, 1 };
 
 /* ---- what is legal ---- */
 
@@ -269,18 +270,11 @@ uint32_t fo_plan_agains_of(const struct fo_plan_framework *f, double pp)
 /* Flatout's own check of a mesh. */
 static const char *executor_refuses(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
-	double dp = l->devices / (l->tp * l->cp * l->pp), shared = l->shard > 0 ? l->shard / l->cp : dp;
 	struct fo_lowering run = { .seq = (int64_t)a->base.job.seq,
 				   .rows = (int64_t)l->micro_batch,
 				   .micro_batches = (int64_t)l->micro_batches,
 				   .mode = FO_MODE_TRAIN };
-	if (l->zero <= 0)
-		shared = 1;
-	run.mesh = (struct fo_mesh){ .replicate = (int32_t)(dp / shared),
-				     .shard = (int32_t)shared,
-				     .cp = (int32_t)l->cp,
-				     .tp = (int32_t)l->tp,
-				     .pp = (int32_t)l->pp };
+	fo_plan_mesh_of(l, &run.mesh);
 	if (l->pp > 1) {
 		run.pass.pp = 1 + (int64_t)fo_predict_pp_kind(l);
 		run.pass.pp_chunks = l->chunks > 1 ? (int64_t)l->chunks : 0;
@@ -296,7 +290,7 @@ static const char *executor_refuses(const struct fo_plan_asked *a, const struct 
 	return "its executor refuses such a mesh";
 }
 
-/* Of all but number types and formats. */
+/* All rules but those of number types and formats. */
 static const char *division_wrong(const struct fo_plan_asked *a, const struct fo_predict_layout *l)
 {
 	const struct fo_plan_framework *f = a->framework;
@@ -408,12 +402,12 @@ struct walk {
 
 static void put(struct walk *w, int again)
 {
-	w->l.recompute = again_of[again];
-	if (w->a->framework->pp_even && again_of[again] > 0 && again_of[again] < 1) {
+	const double share = fo_plan_again_share[again];
+	w->l.recompute = share;
+	if (w->a->framework->pp_even && share > 0 && share < 1) {
 		/* Whole layers of each chunk, of which the first and the last stage may have one less; none and all of
 		 * them are divisions of their own. */
-		double of = ceil(w->a->base.job.model.layers / (w->l.pp * w->l.chunks)),
-		       n = round(again_of[again] * of);
+		double of = ceil(w->a->base.job.model.layers / (w->l.pp * w->l.chunks)), n = round(share * of);
 		if (n < 1 || n >= of)
 			return;
 		w->l.recompute = n / of;
@@ -437,7 +431,7 @@ static void walk_again(struct walk *w)
 
 static void walk_formats(struct walk *w)
 {
-	const uint32_t formats = w->a->formats ? w->a->formats : BIT(FO_PREDICT_FORMAT_JOB);
+	const uint32_t formats = fo_plan_formats(w->a);
 	for (int i = 0; i < FO_PREDICT_FORMATS && w->on; i++) {
 		w->l.format = (enum fo_predict_format)i;
 		if (formats & BIT(i) && !numbers_wrong(w->a, &w->l))
@@ -512,7 +506,7 @@ static void walk_schedules(struct walk *w, const double *shard, int shards, cons
 static void walk_types(struct walk *w, const double *shard, int shards, const double *chunk, int chunks)
 {
 	const enum fo_predict_type own = w->a->base.job.type;
-	const uint32_t types = w->a->types ? w->a->types : BIT(own);
+	const uint32_t types = fo_plan_types(w->a);
 	for (int i = 0; i < FO_PREDICT_TYPES && w->on; i++) {
 		w->l.type = i == (int)own ? 0 : 1 + i;
 		if (types & BIT(i))
@@ -799,8 +793,7 @@ static fo_status refuse_batch(const struct fo_plan_asked *a)
 static const char *numbers_refused(const struct fo_plan_asked *asked)
 {
 	struct fo_plan_asked own = *asked;
-	const uint32_t types = asked->types ? asked->types : BIT(asked->base.job.type),
-		       formats = asked->formats ? asked->formats : BIT(FO_PREDICT_FORMAT_JOB);
+	const uint32_t types = fo_plan_types(asked), formats = fo_plan_formats(asked);
 	const char *wrong = NULL;
 	own.types = own.formats = 0;
 	own.fixed.zero = -1;
@@ -808,9 +801,9 @@ static const char *numbers_refused(const struct fo_plan_asked *asked)
 		return NULL;
 	for (int t = 0; t < FO_PREDICT_TYPES; t++)
 		for (int f = 0; f < FO_PREDICT_FORMATS && !wrong; f++) {
-			const struct fo_predict_layout l = { .type = t == (int)asked->base.job.type ? 0 : 1 + t,
-							     .format = (enum fo_predict_format)f,
-							     .zero = asked->fixed.zero < 0 ? 1 : asked->fixed.zero };
+			struct fo_predict_layout l = { .format = (enum fo_predict_format)f,
+						       .zero = asked->fixed.zero < 0 ? 1 : asked->fixed.zero };
+			l.type = t == (int)asked->base.job.type ? 0 : 1 + t;
 			if (types & BIT(t) && formats & BIT(f))
 				wrong = numbers_wrong(asked, &l);
 		}

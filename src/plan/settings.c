@@ -46,19 +46,13 @@ static void flatout_stages(const struct said *s)
 {
 	const struct fo_predict_layout *l = s->l;
 	const struct fo_predict_uneven *u = &l->uneven;
-	const int parts = (int)(l->pp * l->chunks), layers = (int)s->a->base.job.model.layers, more = layers % parts;
+	const double parts = l->pp * l->chunks, layers = s->a->base.job.model.layers;
 	if (!(l->pp > 1))
 		return;
 	fo_str_printf(s->out, "  pp: %.0f\n  pp-layers: ", l->pp);
-	const bool listed = (more || fo_predict_is_uneven(u)) && parts <= FO_STAGING_MOST;
-	for (int i = 0; i < parts && listed; i++) {
-		double n = layers / parts + (i < more);
-		if (fo_predict_is_uneven(u))
-			n = i == 0 ? u->first : u->middle;
-		if (fo_predict_is_uneven(u) && i == parts - 1)
-			n = u->last;
-		fo_str_printf(s->out, "%s%.0f", i ? "," : "", n);
-	}
+	const bool listed = (fmod(layers, parts) > 0 || fo_predict_is_uneven(u)) && parts <= FO_STAGING_MOST;
+	for (int i = 0; i < parts && listed; i++)
+		fo_str_printf(s->out, "%s%.0f", i ? "," : "", fo_predict_stage_layers(u, layers, parts, i));
 	fo_str_puts(s->out, listed ? "\n" : "even\n");
 }
 

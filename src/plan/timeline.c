@@ -90,7 +90,7 @@ static void slot(struct making *k, struct fo_pp_slot s)
 	bool head = fo_pp_position(&k->shape, k->stage, s.chunk) == fo_pp_parts(&k->shape) - 1;
 	/* The head's forward is then part of backward, and its weights' gradient is not put off. */
 	const bool late = k->s->ahead;
-	const double ends = forward ? (late ? 0 : t->head[0]) : t->head[1] + late * t->head[0];
+	const double ends = forward ? !late * t->head[0] : t->head[1] + late * t->head[0];
 	double weight = k->layers * t->weight + (head && !late) * t->head_weight,
 	       seconds = k->layers * t->work[!forward] + head * ends +
 			 (k->stage == 0 && s.chunk == 0) * (s.work == FO_PP_WEIGHT ? 0 : t->embed[!forward]);

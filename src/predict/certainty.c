@@ -169,7 +169,7 @@ void fo_predict_certainty_of(const struct fo_predict_base *b, const struct fo_pr
 			"mfu_causal of 2B parameters on V100, 31 % of 8B";
 	else if (!b->job.lora && s->mfu_causal > most_credible(d, w.type))
 		out->flag = "above the best MFU that anyone published on a device of its class in this number type";
-	else if (out->bytes.low > fmax(d->memory_bytes, d->memory_most))
+	else if (out->bytes.low > fo_predict_most_bytes(d))
 		out->flag = fo_predict_too_large;
 	out->size = fo_predict_size_doubt(d, l->devices);
 }

@@ -6,7 +6,7 @@
 #include "predict/predict.h"
 #include "program/schedule.h"
 
-/* What is 0 or NAN is not said. */
+/* Members that are 0 or NAN are not said. */
 struct fo_division {
 	double dp, tp, cp, pp, ep, chunks;
 	double zero;  /* -1 or NAN: not known; said where several ranks hold the same weights */
@@ -24,7 +24,7 @@ enum fo_pp_kind fo_predict_pp_kind(const struct fo_predict_layout *l);
 void fo_division_of(const struct fo_predict_layout *l, double dp, struct fo_division *out);
 /* "dp 2 tp 4 async pp 8 x 5 chunks ZeRO 1 over 8"; narrow, for a table: "dp 2 tp 4a pp 8x5 Z1/8". */
 void fo_division_text(const struct fo_division *x, bool narrow, struct fo_str *out);
-/* What the narrow form means: some clauses without a full stop. */
+/* Explains the narrow form: some clauses without a full stop. */
 extern const char fo_division_legend[];
 
 #endif

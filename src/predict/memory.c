@@ -5,24 +5,15 @@
  * to 2 GB by the number of communicators (planners' notes and pytorch#147179, August 2026). */
 static const struct fo_range context = { 0.5 * (1 << 30), 1.0 * (1 << 30) };
 static const struct fo_range nccl = { 0.3e9, 2.0e9 };
-/* What an allocator holds beyond what is in use; at least 5 % in the middle (torchtitan's reserved figures). */
+/* An allocator holds more than is in use; at least 5 % in the middle (torchtitan's reserved figures). */
 static const struct fo_range fragments = { 0.02, 0.10 };
 /* Workspaces of matmuls (32 MiB for each stream on Hopper) and of attention, tables of rotations, masks. */
 static const struct fo_range workspaces = { 0.03e9, 0.5e9 };
 /* Activations as derived, to a few percent: small tensors that no formula lists, alignment. */
 static const struct fo_range unlisted = { 0.97, 1.06 };
-/* Programs of 122 random small jobs took 0.83 to 1.6 times such a figure when their memory was planned. Guess of what
- * that means for all but states, which are exact. */
+/* The planned programs of 122 random small jobs took 0.83 to 1.6 times the estimate of their memory. A guess of the
+ * same for all parts but states, which are exact. */
 static const struct fo_range planned = { 0.65, 1.9 };
-
-static double most(double a, double b) { return a > b ? a : b; }
-static double least(double a, double b) { return a < b ? a : b; }
-static struct fo_range between(double a, double b) { return (struct fo_range){ least(a, b), most(a, b) }; }
-static double up_to_whole(double x)
-{
-	double t = (double)(int64_t)x;
-	return t < x ? t + 1 : t;
-}
 
 /* A layout with every number filled in. */
 struct division {
@@ -185,7 +176,7 @@ static void states(const struct division *d, const struct stage *s, struct fo_me
 		if (d->zero == 3 && d->pp > 1 && d->shard > 1 && w->keeper == FO_MEMORY_BY_TORCH)
 			o->part[FO_PREDICT_GRADIENTS] = fo_range_plus(
 				o->part[FO_PREDICT_GRADIENTS],
-				fo_range_scaled(s->whole + s->experts, between(2, w->reduce)));
+				fo_range_scaled(s->whole + s->experts, fo_range_between(2, w->reduce)));
 		if (w->in_backward) /* a layer's gradient at a time */
 			o->part[FO_PREDICT_GRADIENTS] = fo_range_scaled(2 * s->layer / (d->zero >= 2 ? d->shard : 1),
 									gradient);
@@ -202,11 +193,11 @@ static struct fo_range gathered(const struct division *d, const struct stage *s)
 	const struct fo_memory_ways *w = &d->b->ways;
 	double layer = s->layer, end = s->first || s->last ? s->end : 0;
 	if (w->keeper == FO_MEMORY_BY_DEEPSPEED)
-		return between(4 * layer, 2 * most(2 * layer, least(w->live, s->whole) + layer));
+		return fo_range_between(4 * layer, 2 * most(2 * layer, least(w->live, s->whole) + layer));
 	if (d->l->keeps_weights)
-		return fo_range_scaled(2, between(s->whole, s->whole + layer));
+		return fo_range_scaled(2, fo_range_between(s->whole, s->whole + layer));
 	/* The unit in use and the next one, with the gradient of one, and its copy for the reduction. */
-	return between(4 * layer, 4 * layer + (2 + w->reduce) * most(layer, end) + 2 * end);
+	return fo_range_between(4 * layer, 4 * layer + (2 + w->reduce) * most(layer, end) + 2 * end);
 }
 
 /* Frozen weights have no buckets of gradients: layers that are gathered for use, matrices that are written out of 4 or
@@ -216,7 +207,7 @@ static struct fo_range adapter_buffers(const struct division *d, const struct st
 	struct fo_range b = { 0, 0 }, frozen = d->b->ways.frozen;
 	double end = s->first || s->last ? s->end : 0;
 	if (d->zero == 3)
-		b = between(frozen.low * s->layer, 4 * most(2 * s->layer, s->layer + end));
+		b = fo_range_between(frozen.low * s->layer, 4 * most(2 * s->layer, s->layer + end));
 	if (frozen.low < 2)
 		b.high += 2 * s->layer;
 	b.high += 4 * adapter_weights(d, s).high;
@@ -253,7 +244,7 @@ static struct fo_range buckets(const struct division *d, const struct stage *s)
 		return fo_range(0);
 	if (w->keeper == FO_MEMORY_BY_DEEPSPEED) { /* one to reduce and one to gather, twice where they overlap */
 		double two = w->bucket > 0 ? w->bucket : 2 * 5e8;
-		return between(least(two, 2 * whole), least(4 * two, 4 * whole));
+		return fo_range_between(least(two, 2 * whole), least(4 * two, 4 * whole));
 	}
 	if (w->keeper == FO_MEMORY_BY_MEGATRON || w->keeper == FO_MEMORY_BY_FLATOUT)
 		return fo_range(0); /* gathers and reductions are done in place */
@@ -317,8 +308,8 @@ static double listed(const struct division *d, int end, bool moe)
 	return on_device(d, &t);
 }
 
-/* What one layer keeps of a token, and what is there beside that while its backward runs: what is computed again, and
- * gradients of the widest part. Sequences that tensor parallelism gathers are whole. */
+/* Bytes that one layer keeps of a token, and those that are there besides while its backward runs: what is computed
+ * again, and gradients of the widest part. Sequences that tensor parallelism gathers are whole. */
 static void of_layer(const struct division *d, int end, bool moe, double *kept, double *working)
 {
 	const struct fo_memory_base *m = d->b;
@@ -397,7 +388,7 @@ static void layers_of(const struct division *d, struct layers *o)
 		for (int end = 0; end < 2; end++)
 			of_layer(d, end, moe, &kept[end], &working[end]);
 		o->kept[moe] = (struct fo_range){ d->tokens * kept[0], d->tokens * kept[1] };
-		o->working[moe] = fo_range_scaled(d->tokens, between(working[0], working[1]));
+		o->working[moe] = fo_range_scaled(d->tokens, fo_range_between(working[0], working[1]));
 	}
 }
 

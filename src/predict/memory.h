@@ -23,7 +23,7 @@ enum fo_predict_memory {
 };
 extern const char *const fo_predict_memory_name[FO_PREDICT_MEMORIES]; /* "weights", ..., "reserve" */
 
-/* What the optimizer keeps of a weight beside gradients. */
+/* A format of what the optimizer keeps of a weight beside gradients. */
 enum fo_predict_format {
 	FO_PREDICT_FORMAT_JOB,      /* what the job states, else what its framework does unless told: fp32 */
 	FO_PREDICT_FORMAT_FP32,     /* masters and both moments */
@@ -43,7 +43,7 @@ struct fo_predict_format_row {
 };
 extern const struct fo_predict_format_row fo_predict_format_row[FO_PREDICT_FORMATS];
 
-/* Who keeps weights, gradients and states. */
+/* The kind of framework that keeps weights, gradients and states. */
 enum fo_memory_keeper {
 	FO_MEMORY_BY_ANY,
 	FO_MEMORY_BY_MEGATRON,  /* bf16 weights, fp32 masters apart, sums of gradients in one buffer */
@@ -94,7 +94,7 @@ struct fo_memory_state {
 };
 /* Types of products, as far as memory goes: those of the job, or others that a division has. */
 enum fo_memory_products { FO_MEMORY_OF_JOB, FO_MEMORY_16_BITS, FO_MEMORY_SMALL, FO_MEMORY_FULL, FO_MEMORY_PRODUCTS };
-/* What does not depend on the division. Private. */
+/* All that does not depend on the division. Private. */
 struct fo_memory_base {
 	struct fo_memory_ways ways;
 	double seq;
@@ -129,7 +129,7 @@ static inline bool fo_memory_plain_states(const struct fo_memory_ways *w)
 }
 void fo_memory_prepare(struct fo_memory_base *b, const struct fo_predict_model *m, const struct fo_memory_ways *ways,
 		       double seq);
-/* Of the stage that may take the most. `l` must be one that comes out (fo_predict_point's `wrong` is NULL);
+/* Counts the stage that may take the most. `l` must be one that comes out (fo_predict_point's `wrong` is NULL);
  * micro_batches 0 and global_batch 0: as many as there are stages. Safe from several threads. */
 void fo_memory_of(const struct fo_memory_base *b, const struct fo_predict_layout *l, struct fo_memory *out);
 

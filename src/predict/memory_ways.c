@@ -1,8 +1,7 @@
-/* What a framework's ways and a model's widths mean for memory, whatever the division: bytes of a weight, of a token in
- * a layer, of a logit. */
+/* The memory that follows from a framework's ways and a model's widths, whatever the division: bytes of a weight, of a
+ * token in a layer, of a logit. */
 #include "predict/predict_int.h"
 
-static struct fo_range between(double a, double b) { return (struct fo_range){ fmin(a, b), fmax(a, b) }; }
 static bool stated(struct fo_range r) { return r.high > 0; }
 
 /* A format's bytes take the place of the keeper's. */
@@ -76,7 +75,7 @@ static struct fo_range gradient_of(const struct fo_memory_ways *w, bool apart)
 	if (stated(w->gradient))
 		return w->gradient;
 	if (w->keeper == FO_MEMORY_BY_FLATOUT)
-		return between(w->master, 4);
+		return fo_range_between(w->master, 4);
 	if (w->keeper == FO_MEMORY_BY_TORCH || !apart)
 		return fo_range(w->master); /* of the weight's own type */
 	if (w->keeper == FO_MEMORY_BY_MEGATRON)
@@ -106,7 +105,7 @@ static void state_of(const struct fo_memory_ways *w, int zero, struct fo_memory_
 		weight.high += 2;
 	/* Transformer Engine keeps fp8 copies of a weight and of its transpose beside it, or in its place. */
 	if (w->small && w->keeper == FO_MEMORY_BY_MEGATRON)
-		weight = w->small_gathers ? between(1, 2) : between(3, 4);
+		weight = w->small_gathers ? fo_range_between(1, 2) : fo_range_between(3, 4);
 	o->weight = stated(w->weight) ? w->weight : weight;
 	o->gradient = gradient;
 	o->optimizer = stated(w->optimizer) ? w->optimizer : optimizer;
@@ -176,7 +175,7 @@ static token all(const struct fo_memory_base *b, bool moe, double unfused)
 	return t;
 }
 
-/* What fp8 takes off: inputs of matmuls are kept in one byte, and in one more where a turned copy is kept. */
+/* Bytes that fp8 takes off: inputs of matmuls are kept in one byte, and in one more where a turned copy is kept. */
 static token small(const struct fo_memory_base *b, double unfused)
 {
 	double by = unfused > 0 ? 0 : 1;
@@ -238,7 +237,7 @@ static void widths(struct fo_memory_base *b, const struct fo_predict_model *m)
 {
 	const double values = m->value_dim > 0 ? m->value_dim : m->head_dim;
 	b->mla = m->kv_lora > 0;
-	/* Of latent attention head_dim is the mean of keys' and values'. */
+	/* head_dim of latent attention is the mean of keys' and values'. */
 	const double keys = b->mla ? 2 * m->head_dim - values : m->head_dim;
 	const double qkv = m->qkv_width > 0 ? m->qkv_width : (m->heads + 2 * m->kv_heads) * m->head_dim;
 	b->layers = m->layers, b->h = m->hidden, b->ffn = m->ffn, b->vocab = m->vocab, b->heads = m->heads;

@@ -94,7 +94,7 @@ double fo_predict_own_again(const struct now *n, const struct layer *y)
 
 /* ---- the head, with the embedding ---- */
 
-/* Of one micro-batch: the embedding's rows, the last norm, and the messages of ranks that divide words. */
+/* One micro-batch's: the embedding's rows, the last norm, and the messages of ranks that divide words. */
 void fo_predict_own_ends(const struct now *n, double pass[3], double embed[2])
 {
 	const struct fo_predict_work *w = n->w;
@@ -150,7 +150,7 @@ static double shared_s(const struct now *n, double bytes, bool once)
 /* Tensors of one unit, in the order in which backward completes their gradients, in buckets as pass ddp has them.
  * Norms (negative here) are whole on all ranks in any case. made: seconds of backward from one to the next; NULL: all
  * come at once. once: the step's last micro-batch, in which what is whole and replicas are added up, too. Returns the
- * calls' seconds; *tail (may be NULL): how long they go on when the last is made. */
+ * calls' seconds; *tail: how long they go on when the last is made. */
 static double reduce_s(const struct now *n, const double *tensor, int tensors, bool once, const double *made,
 		       double *tail)
 {
@@ -185,8 +185,7 @@ static double reduce_s(const struct now *n, const double *tensor, int tensors, b
 			whole += size;
 		}
 	}
-	if (tail)
-		*tail = most(0, busy - now);
+	*tail = most(0, busy - now);
 	return sum;
 }
 
@@ -208,7 +207,7 @@ static void calls_of(const struct now *n, const struct layer *y, struct calls *c
 	const double
 		layer[] = { t[FO_PREDICT_DOWN], t[FO_PREDICT_UP], norm, t[FO_PREDICT_OUT], t[FO_PREDICT_QKV], norm },
 		head[] = { o->tied ? norm : o->words, norm }, embed[] = { o->words };
-	double made[6] = { 0 };
+	double made[6] = { 0 }, tail;
 	static const int at[FO_PREDICT_HEAD] = {
 		[FO_PREDICT_DOWN] = 0, [FO_PREDICT_UP] = 1, [FO_PREDICT_OUT] = 3, [FO_PREDICT_QKV] = 4
 	};
@@ -227,10 +226,10 @@ static void calls_of(const struct now *n, const struct layer *y, struct calls *c
 	const int tensors[] = { 6, 1, o->tied ? 1 : 2 };
 	for (int i = 0; i < 3; i++) {
 		c->gather[i] = i == HEAD && o->tied ? 0 : gather_s(n, unit[i], tensors[i]);
-		c->reduce[i] = reduce_s(n, unit[i], tensors[i], false, NULL, NULL);
-		c->once[i] = reduce_s(n, unit[i], tensors[i], true, i == LAYER ? made : NULL,
-				      i == LAYER ? &c->tail : NULL) -
-			     c->reduce[i];
+		c->reduce[i] = reduce_s(n, unit[i], tensors[i], false, NULL, &tail);
+		c->once[i] = reduce_s(n, unit[i], tensors[i], true, i == LAYER ? made : NULL, &tail) - c->reduce[i];
+		if (i == LAYER)
+			c->tail = tail;
 	}
 }
 
@@ -256,20 +255,20 @@ static void layers_back(struct lane *k, double times, double compute, double sen
 	k->busy = k->now + most(late, fresh);
 }
 
-static double up(double x) { return x > (double)(int64_t)x ? (double)(int64_t)x + 1 : x; }
-
 /* Gradients, behind the slot that completes them; with ZeRO 2 in each micro-batch, so long as the lane keeps up. */
 static double reduced(const struct now *n, const struct layer *y, const struct calls *c, const double head[3])
 {
 	const struct fo_predict_work *w = n->w;
 	const bool later = is_later(w);
 	/* The last slot that makes gradients, of the first stage: of one chunk, or of all weights alone. */
-	const double layers = up(w->layers / w->pp) / w->chunks,
-		     data = w->fsdp ? y->data[1] : 0, /* what does not fit behind a layer is counted there */
-		back = data + (later ? y->products.pass[FO_PREDICT_WEIGHT] : y->pass[1] + y->again),
-		     rate = n->memory / n->x[FO_X_U_MCORE + w->habits],
-		     embed = w->own.embed_moved[1] / rate +
-			     (w->own.sp ? fo_predict_ring_s(n, w->tp_bytes, w->tp, w->tp_inside, w->in_node) : 0);
+	const double layers = up_to_whole(w->layers / w->pp) / w->chunks,
+		     rate = n->memory / n->x[FO_X_U_MCORE + w->habits];
+	double back = later ? y->products.pass[FO_PREDICT_WEIGHT] : y->pass[1] + y->again,
+	       embed = w->own.embed_moved[1] / rate;
+	if (w->fsdp) /* what does not fit behind a layer is counted there */
+		back += y->data[1];
+	if (w->own.sp)
+		embed += fo_predict_ring_s(n, w->tp_bytes, w->tp, w->tp_inside, w->in_node);
 	const int each = w->zero == 2 ? (int)least(3, w->micro_batches) : 1;
 	double tail[3] = { 0 };
 	struct lane k = { 0 };
@@ -291,16 +290,16 @@ static double reduced(const struct now *n, const struct layer *y, const struct c
 	return tail[each - 1] + (each > 2 ? (w->micro_batches - 3) * most(0, tail[2] - tail[1]) : 0);
 }
 
-/* Of the bytes of an update (styles.def) what the gradients' norm reads before. */
+/* The gradients' norm reads so many bytes of the update's (styles.def) before it. */
 #define NORM_BYTES 4.
-#define UPDATE_BYTES 34.
 
 /* Weights, behind their updates: the embedding's first, the head's last. */
 static double gathered(const struct now *n, const struct calls *c)
 {
 	const struct fo_predict_work *w = n->w;
 	const double layers = w->layers / w->pp, all = w->optimizer_bytes * n->x[FO_X_UPDATE] / n->memory,
-		     weights = w->local_params, update = all * (1 - NORM_BYTES / UPDATE_BYTES);
+		     weights = w->local_params, bytes = fo_predict_style[FO_PREDICT_STYLE_FLATOUT].optimizer_bytes,
+		     update = all * (1 - NORM_BYTES / bytes);
 	struct lane k = { 0 };
 	units(&k, 1, update * w->own.words / weights, c->gather[EMBED]);
 	units(&k, layers, update * w->own.matrices / weights, c->gather[LAYER]);
@@ -326,7 +325,7 @@ double fo_predict_own_exchange(const struct now *n, const struct layer *y)
 	if (w->pp > 1) /* what counts is the first stage: the last one ends backward first */
 		c.reduce[HEAD] = c.once[HEAD] = c.gather[HEAD] = 0;
 	fo_predict_head_of(n, head);
-	const double layers = up(w->layers / w->pp), share = w->dp_overlap < 0 ? 1 : n->x[FO_X_DATA];
+	const double layers = up_to_whole(w->layers / w->pp), share = w->dp_overlap < 0 ? 1 : n->x[FO_X_DATA];
 	if (w->fsdp) { /* layers' calls are in their passes: here are the ends' */
 		const double ends_s = c.reduce[EMBED] + c.once[EMBED] + c.gather[EMBED] + c.gather[LAYER],
 			     each = most(0, c.gather[HEAD] - y->pass[0]),
@@ -344,7 +343,7 @@ double fo_predict_own_exchange(const struct now *n, const struct layer *y)
 	return exposed + ends;
 }
 
-/* Of a layer of fully sharded weights: gathered for a pass, gradients scattered behind backward. */
+/* A layer whose weights are fully sharded: they are gathered for a pass, gradients scattered behind backward. */
 void fo_predict_own_shards(const struct now *n, const struct layer *y, double *gather, double *scatter)
 {
 	struct calls c;

@@ -1,4 +1,4 @@
-/* What Flatout's own programs count otherwise than other stacks: bytes and sizes, for own.c. */
+/* Bytes and sizes of Flatout's own programs that are counted otherwise than those of other stacks, for own.c. */
 #include "predict/predict_int.h"
 
 /* Bytes that operations bound by memory move, of bf16 activations: each norm takes in the addition in front of it

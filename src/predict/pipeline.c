@@ -9,11 +9,9 @@
 #include "predict/pipeline.h"
 
 #include "base/mem.h"
+#include "predict/predict_int.h"
 
 #include <stdlib.h>
-
-static double most(double a, double b) { return a > b ? a : b; }
-static double least(double a, double b) { return a < b ? a : b; }
 
 enum { RUNS = 5 };
 /* Stages that are alike, by their numbers; seconds of one of them. */
@@ -268,8 +266,8 @@ static void add_runs(struct pipe *x, double chunks, bool apart)
 {
 	const struct fo_predict_pipeline *o = x->of;
 	const bool uneven = fo_predict_is_uneven(&o->uneven);
-	const double p = o->stages, cut[] = { uneven ? 1 : o->full, o->again_stages, uneven || !apart ? p - 1 : p,
-					      o->embed[0] + o->embed[1] > 0 ? 1 : 0 };
+	const double p = o->stages, first = o->embed[0] + o->embed[1] > 0 || uneven ? 1 : 0;
+	const double cut[] = { first, uneven ? 0 : o->full, o->again_stages, p - (uneven || !apart) };
 	for (double at = 0, end; at < p; at = end) {
 		end = p;
 		for (size_t i = 0; i < sizeof cut / sizeof *cut; i++)

@@ -14,7 +14,7 @@ struct fo_predict_pipeline {
 	double embed[2];          /* with `ahead`: of the first stage, forward and backward */
 	double hop;               /* that each forward and backward slot waits for its message */
 	bool ahead;               /* messages are on their way while stages go on, as in Flatout's programs */
-	/* Of a layer's gradients of inputs, what stages behind the first again_stages do not have; 0: all have it. */
+	/* Seconds of a layer's gradients of inputs that stages behind the first again_stages do not have; 0: all do. */
 	double again, again_stages;
 };
 /* Seconds from the first slot's begin to the last one's end, as the schedule's own order gives them: exact for GPipe,

@@ -105,6 +105,11 @@ struct fo_predict_machine {
 	bool pcie;          /* no fast links */
 	bool older;         /* than those that anything is fitted to: an A100's constants stand in */
 };
+/* Bytes of memory above which no such device has room. */
+static inline double fo_predict_most_bytes(const struct fo_predict_machine *m)
+{
+	return fmax(m->memory_bytes, m->memory_most);
+}
 /* Takes a row of the catalogue. FO_EUNSUPPORTED, naming what is missing, for a device of which nothing is measured
  * (TPUs, Gaudi, Trainium) or that has no bf16 (fp16) peak or memory rate. */
 FO_CHECKED fo_status fo_predict_machine_of(const struct fo_device *d, struct fo_predict_machine *out);
@@ -148,6 +153,18 @@ struct fo_predict_uneven {
 static inline bool fo_predict_is_uneven(const struct fo_predict_uneven *u)
 {
 	return u->first + u->middle + u->last > 0;
+}
+
+/* Layers of the i-th of so many stages, or parts of them: as even as can be, the first ones with one more, or those of
+ * *u. */
+static inline double fo_predict_stage_layers(const struct fo_predict_uneven *u, double layers, double stages, double i)
+{
+	const double each = floor(layers / stages);
+	if (!fo_predict_is_uneven(u))
+		return each + (i < layers - each * stages);
+	if (i == 0)
+		return u->first;
+	return i < stages - 1 ? u->middle : u->last;
 }
 
 /* Megatron's modules that are computed again, for memory. */
@@ -303,9 +320,9 @@ enum fo_predict_ground {
 extern const char *const fo_predict_ground_name[FO_PREDICT_GROUNDS];
 enum { FO_PREDICT_RESTS = 12, FO_PREDICT_TERMS = 3 };
 struct fo_predict_certainty {
-	struct fo_range seconds, tokens_s, bytes;                            /* 80 % */
-	struct fo_range part[FO_PREDICT_PARTS], memory[FO_PREDICT_MEMORIES]; /* of parts; memory from least to most */
-	double sd;                                                           /* of log seconds */
+	struct fo_range seconds, tokens_s, part[FO_PREDICT_PARTS]; /* 80 % */
+	struct fo_range bytes, memory[FO_PREDICT_MEMORIES];        /* from least to most */
+	double sd;                                                 /* of log seconds */
 	struct {
 		enum fo_predict_ground ground;
 		const char *what; /* "the share of the bf16 peak that large products sustain" */

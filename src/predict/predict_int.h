@@ -22,7 +22,7 @@ struct fo_predict_product {
 	double flop, idle, depth; /* idle: tiles and waves over ideal, at least 1 */
 	double bytes, sums;       /* sums: of weight gradients' fp32 sums */
 };
-/* Of Flatout's own programs, what lowering makes of them (own.c); other stacks have none of it. */
+/* Lowering's effect on Flatout's own programs (own.c); other stacks have none of it. */
 struct fo_predict_own {
 	bool on, sp, tied;
 	double moved[2], again_moved;         /* bytes of a layer forward, backward; of a forward that is repeated */
@@ -78,6 +78,14 @@ struct fo_predict_work {
 	double known_pass[3], known_up, known_head[3];
 };
 
+static inline double most(double a, double b) { return a > b ? a : b; }
+static inline double least(double a, double b) { return a < b ? a : b; }
+static inline double up_to_whole(double x)
+{
+	const double t = (double)(int64_t)x;
+	return t < x ? t + 1 : t;
+}
+
 /* 80 % of a normal distribution lie within so many standard deviations of its middle. */
 #define FO_PREDICT_Z80 1.2816
 /* Bytes of a reduced gradient. */
@@ -91,7 +99,7 @@ struct fo_memory_token fo_memory_ffn(const struct fo_memory_base *b, bool moe, d
 void fo_predict_constants(bool fitted, double x[FO_PREDICT_CONSTANTS]);
 /* m x n x k, without a weight gradient's sum. */
 struct fo_predict_product fo_predict_product_of(double m, double n, double k, double units);
-/* What Flatout's programs have, of work that is counted otherwise. */
+/* Fills w->own where the style is Flatout's. */
 void fo_predict_own_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w);
 /* Counts. */
 void fo_predict_work_of(const struct fo_predict_base *b, const struct fo_predict_layout *l, struct fo_predict_work *w);

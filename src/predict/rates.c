@@ -64,7 +64,6 @@ void fo_predict_now_of(const struct fo_predict_work *w, const double *x, struct 
 	n->net = w->net * (w->net_share > 0 ? w->net_share : x[FO_X_NET]);
 }
 
-/* Of one micro-batch: forward with half of what logits move, backward with the other half. */
 void fo_predict_head_of(const struct now *n, double out[3])
 {
 	const struct fo_predict_work *w = n->w;
@@ -74,14 +73,15 @@ void fo_predict_head_of(const struct now *n, double out[3])
 	}
 	out[FO_PREDICT_WEIGHT] = 0;
 	const double logits = w->logits * w->logit_bytes * n->x[FO_X_LOGIT] / n->memory;
-	const double first = w->own.on ? 1 : .5; /* own: the loss turns logits into their gradient in forward */
+	/* What logits move is half forward, half backward; Flatout's loss turns them into their gradient in forward. */
+	const double first = w->own.on ? 1 : .5;
 	for (int pass = 0; pass < 2 + w->trains; pass++)
-		out[pass] = fo_predict_product_s(n, &w->product[FO_PREDICT_HEAD][pass], n->head) +
-			    (pass == FO_PREDICT_FORWARD ? first * logits : 0) +
-			    (pass == FO_PREDICT_INPUT ? (1 - first) * logits : 0);
+		out[pass] = fo_predict_product_s(n, &w->product[FO_PREDICT_HEAD][pass], n->head);
+	out[FO_PREDICT_FORWARD] += first * logits;
+	out[FO_PREDICT_INPUT] += (1 - first) * logits;
 }
 
-/* What a slot waits for its message between stages. */
+/* Seconds that a slot waits for its message between stages. */
 double fo_predict_hop_s(const struct now *n, double bytes)
 {
 	const bool inside = n->w->pp_inside;

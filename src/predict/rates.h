@@ -5,7 +5,7 @@
 
 #include "predict/predict.h"
 
-/* Of one job on one division. Large; holds no pointers. */
+/* Rates of one job on one division. Large; holds no pointers. */
 struct fo_predict_rates {
 	double room[512]; /* private */
 };
@@ -18,7 +18,7 @@ double fo_predict_rate_product(const struct fo_predict_rates *r, double m, doubl
 			       double sum_bytes);
 /* flop: executed; starts: kernels, or shares of them. */
 double fo_predict_rate_attention(const struct fo_predict_rates *r, double flop, double starts);
-/* What memory bounds: of a layer, of the loss, of the optimizer. */
+/* Operations that memory bounds: of a layer, of the loss, of the optimizer. */
 double fo_predict_rate_memory(const struct fo_predict_rates *r, double bytes);
 double fo_predict_rate_loss(const struct fo_predict_rates *r, double bytes);
 double fo_predict_rate_update(const struct fo_predict_rates *r, double bytes);
@@ -26,7 +26,7 @@ double fo_predict_rate_update(const struct fo_predict_rates *r, double bytes);
  * states (parameters, gradients). */
 double fo_predict_rate_gather(const struct fo_predict_rates *r, double bytes, double ranks, double in_node);
 double fo_predict_rate_states(const struct fo_predict_rates *r, double bytes, double ranks, double in_node);
-/* From one pipeline stage to the next. */
+/* A message from one pipeline stage to the next. */
 double fo_predict_rate_send(const struct fo_predict_rates *r, double bytes);
 
 /* A machine on which a program takes what its operations and waits say, and nothing on top: launches, work once a step,

@@ -12,12 +12,9 @@ struct now {
 	double node, net;
 	double age; /* of small types' time, by the year of the software */
 };
-/* What one constant a year makes of the years since `from`, no further than runs show it. */
+/* The factor of the years since `from` at one constant a year, no further than runs show it. */
 double fo_predict_aged(const struct fo_predict_work *w, double a_year, double from);
 void fo_predict_now_of(const struct fo_predict_work *w, const double *x, struct now *n);
-
-static inline double most(double a, double b) { return a > b ? a : b; }
-static inline double least(double a, double b) { return a < b ? a : b; }
 
 /* Forward, input's gradient, weight's gradient of all products of one layer. */
 struct products {
@@ -31,7 +28,7 @@ struct layer {
 	double data[2];
 };
 
-/* Of the head's products, with what logits move. */
+/* Seconds of the head's products by pass, with what logits move. */
 void fo_predict_head_of(const struct now *n, double pass[3]);
 double fo_predict_product_s(const struct now *n, const struct fo_predict_product *p, double rate);
 /* FLOP/s of fused attention. */
@@ -40,7 +37,7 @@ double fo_predict_attention_rate(const struct now *n);
 double fo_predict_ring_s(const struct now *n, double bytes, double ranks, bool inside, double in_node);
 /* The same over ranks that hold states: within nodes and between them at once. */
 double fo_predict_spread_s(const struct now *n, double bytes, double ranks, double in_node, double nodes);
-/* What a slot waits for its message between stages. */
+/* Seconds that a slot waits for its message between stages. */
 double fo_predict_hop_s(const struct now *n, double bytes);
 
 /* ---- Flatout's own programs (own.c) ---- */
@@ -50,7 +47,7 @@ void fo_predict_own_memory(const struct now *n, struct layer *y);
 void fo_predict_own_tensor(const struct now *n, double ring, double exposed, struct layer *y);
 void fo_predict_own_context(const struct now *n, struct layer *y);
 double fo_predict_own_again(const struct now *n, const struct layer *y);
-/* Of a micro-batch's weight gradients of so many weights: what storing the first sum saves, in the mean. */
+/* Seconds that storing the first sum saves of a micro-batch's gradients of so many weights, in the mean. */
 double fo_predict_own_stored(const struct now *n, double weights);
 void fo_predict_own_shards(const struct now *n, const struct layer *y, double *gather, double *scatter);
 /* Gradients and weights that are exchanged once a step, as far as they are waited for. */

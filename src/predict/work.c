@@ -10,12 +10,6 @@ static const struct tile {
 	double rate;
 } tiles[] = { { 8, 7, 1. }, { 7, 8, 1. }, { 7, 7, .93 }, { 6, 7, .8 }, { 7, 6, .8 }, { 6, 6, .62 } };
 
-static double up_to_whole(double x)
-{
-	double t = (double)(int64_t)x;
-	return t < x ? t + 1 : t;
-}
-
 /* How many times longer than ideal a product of m x n x k takes: whole tiles in whole waves over `units`, the best
  * tile; a product of few tiles may divide k. */
 static double idle(double m, double n, double k, double units)
@@ -149,7 +143,7 @@ static void experts(const struct fo_predict_base *b, struct fo_predict_work *w, 
 /* Times that its convolution, scan and gated norm read or write what the projection made. */
 #define STATE_PASSES 6
 
-/* What Flatout trains: its programs are counted as they are lowered. */
+/* Can Flatout train this? Its programs are counted as they are lowered. */
 static bool is_own(const struct fo_predict_job *j)
 {
 	const struct fo_predict_model *m = &j->model;
@@ -229,8 +223,8 @@ static void once(const struct fo_predict_base *b, const struct fo_predict_layout
 	w->zero = l->zero;
 	w->fsdp = l->zero >= 3;
 	w->keeps_weights = w->fsdp && l->keeps_weights;
-	w->optimizer_bytes = w->local_params / (l->zero >= 1 ? w->shard : 1) *
-			     (j->optimizer_bytes > 0 ? j->optimizer_bytes : s->optimizer_bytes) *
+	const double moved = j->optimizer_bytes > 0 ? j->optimizer_bytes : s->optimizer_bytes;
+	w->optimizer_bytes = w->local_params / (l->zero >= 1 ? w->shard : 1) * moved *
 			     fo_predict_format_row[fo_predict_format_of(j, l)].update;
 	w->trains = !j->lora;
 	w->again = l->recompute, w->again_core = l->recompute_core, w->again_ffn = l->recompute_ffn;

@@ -253,7 +253,7 @@ static void guesses(struct scoring *s)
 	free(w);
 }
 
-/* Of what a device holds, that which a framework's log has: tensors alone (Megatron-LM's "max allocated"), what the
+/* The part of a device's memory that a framework's log has: tensors alone (Megatron-LM's "max allocated"), all that the
  * allocator reserved (torchtitan), else the process, as nvidia-smi shows it. */
 #define RESERVED 1.05 /* times tensors: torchtitan's reserved figures */
 static double as_logged(const struct fo_score_row *r, const struct fo_predict_step *m)
