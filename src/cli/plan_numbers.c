@@ -75,12 +75,13 @@ fo_status fo_cli_plan_numbers(const char *types, const char *formats, struct fo_
 	*o = (struct fo_cli_numbers){ 0 };
 	FO_TRY(read_list(&type, &o->types, &o->any_type));
 	FO_TRY(read_list(&format, &o->formats, &o->any_format));
-	if (o->types & BIT(FO_PREDICT_BF16) && o->types & BIT(FO_PLAN_HALF))
+	/* Gradients of a job in fp16 are kept otherwise, and other types would be counted with them. */
+	if (o->types & BIT(FO_PLAN_HALF) && (o->any_type || o->types & ~BIT(FO_PLAN_HALF)))
 		return fo_hint(fo_fail(FO_EARG,
-				       "--precision=%s: bf16 and fp16 take the same time and memory: nothing "
-				       "is there to search",
+				       "--precision=%s: fp16 is searched beside no other type, for its job keeps "
+				       "gradients otherwise",
 				       fo_cli_seen(types)),
-			       "name one of them");
+			       "name one of them, or plan twice and compare");
 	return FO_OK;
 }
 

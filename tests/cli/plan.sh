@@ -133,6 +133,8 @@ refused 2 "it has fp32, bf16, 8bit" $eight --framework megatron --state split
 refused 2 "it has bf16, fp32, fp16" $eight --framework deepspeed --precision fp8,bf16
 refused 2 "it has bf16, fp8, fp32, fp16" $eight --framework megatron --precision fp8,mxfp8
 refused 2 "name one of them" $eight --precision fp16,bf16
+refused 2 "name one of them" $eight --precision fp8,fp16
+refused 2 "name one of them" $eight --precision fp16,any
 refused 2 "leave out what was asked of number type, states or ZeRO stage" $eight --framework megatron --state bf16 --zero 0
 
 run 0 plan --model gpt2 --cluster 1xHGX-H100 --seq 1024 --global-batch 32 --framework flatout
