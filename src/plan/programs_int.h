@@ -5,7 +5,7 @@
 #include "plan/programs.h"
 
 /* Operations that all searches of a command plan, and searches anew because what came out does not fit. */
-enum { FO_PLAN_PROGRAMS_OPERATIONS = FO_PLANNED_OPERATIONS / 2, FO_PLAN_PROGRAMS_ROUNDS = 3 };
+enum { FO_PLAN_PROGRAMS_OPERATIONS = FO_PLANNED_OPERATIONS / 4, FO_PLAN_PROGRAMS_ROUNDS = 3 };
 
 struct fo_plan_program {
 	struct fo_plan_point point;
