@@ -4,6 +4,7 @@
 
 #include "predict/division.h"
 #include "program/program.h"
+#include "program/run.h"
 
 #include <math.h>
 #include <string.h>
@@ -380,6 +381,9 @@ bool fo_plan_settings(enum fo_plan_words w, const struct fo_plan_asked *a, const
 		*why = "Flatout cannot train this model, as it is none of the Llama family";
 		fo_err_clear();
 	}
+	_Static_assert(FO_RUN_RANKS_MOST == 1024, "the number in the sentence");
+	if (!*why && w == FO_PLAN_WORDS_FLATOUT && l.devices > FO_RUN_RANKS_MOST)
+		*why = "'flatout train' takes at most 1024 ranks";
 	if (*why)
 		return false;
 	double dp = l.devices / (l.tp * l.cp * l.pp);

@@ -137,6 +137,8 @@ refused 2 "name one of them" $eight --precision fp8,fp16
 refused 2 "name one of them" $eight --precision fp16,any
 refused 2 "leave out what was asked of number type, states or ZeRO stage" $eight --framework megatron --state bf16 --zero 0
 
+run 0 plan --model llama-3.2-1b --cluster 256xHGX-H100 --seq 8192 --global-batch 2048 --framework flatout --fix pp=1,tp=1
+flat "takes at most 1024 ranks"
 run 0 plan --model gpt2 --cluster 1xHGX-H100 --seq 1024 --global-batch 32 --framework flatout
 flat "run.yaml: cannot state it: Flatout cannot train this model"
 
