@@ -165,12 +165,7 @@ static void axes(struct making *k, const struct fo_predict_layout *l, const stru
 
 static double layers_of(const struct fo_predict_layout *l, const struct fo_predict_step *s, int32_t stage)
 {
-	const struct fo_predict_uneven *u = &l->uneven;
-	if (!fo_predict_is_uneven(u))
-		return s->fewest + (stage < s->full);
-	if (stage == 0)
-		return u->first;
-	return stage == (int32_t)l->pp - 1 ? u->last : u->middle;
+	return fo_predict_layers_at(&l->uneven, s->fewest, s->full, l->pp, stage);
 }
 
 static struct fo_pp_shape shape_of(const struct fo_predict_layout *l, const struct fo_predict_step *s)

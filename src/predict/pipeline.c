@@ -254,11 +254,7 @@ static void interleaved(struct pipe *x)
 
 static double layers_of(const struct fo_predict_pipeline *o, double stage)
 {
-	if (!fo_predict_is_uneven(&o->uneven))
-		return o->fewest + (stage < o->full);
-	if (stage == 0)
-		return o->uneven.first;
-	return stage < o->stages - 1 ? o->uneven.middle : o->uneven.last;
+	return fo_predict_layers_at(&o->uneven, o->fewest, o->full, o->stages, stage);
 }
 
 /* A run begins where stages have other layers, recompute no more, or have the head (in no part of its own). */

@@ -155,16 +155,22 @@ static inline bool fo_predict_is_uneven(const struct fo_predict_uneven *u)
 	return u->first + u->middle + u->last > 0;
 }
 
-/* Layers of the i-th of so many stages, or parts of them: as even as can be, the first ones with one more, or those of
- * *u. */
-static inline double fo_predict_stage_layers(const struct fo_predict_uneven *u, double layers, double stages, double i)
+/* Layers of the i-th of so many stages, of which the first `full` have one more than `fewest`, or those of *u. */
+static inline double fo_predict_layers_at(const struct fo_predict_uneven *u, double fewest, double full, double stages,
+					  double i)
 {
-	const double each = floor(layers / stages);
 	if (!fo_predict_is_uneven(u))
-		return each + (i < layers - each * stages);
+		return fewest + (i < full);
 	if (i == 0)
 		return u->first;
 	return i < stages - 1 ? u->middle : u->last;
+}
+
+/* The same where all layers are known: as even as can be, the first stages with one more, or those of *u. */
+static inline double fo_predict_stage_layers(const struct fo_predict_uneven *u, double layers, double stages, double i)
+{
+	const double each = floor(layers / stages);
+	return fo_predict_layers_at(u, each, layers - each * stages, stages, i);
 }
 
 /* Megatron's modules that are computed again, for memory. */
