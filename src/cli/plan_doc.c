@@ -269,7 +269,7 @@ static void say_points(struct fo_doc *d, const struct fo_cli_planned *p)
 				    why(d, &o->point[0], &o->point[i]));
 }
 
-/* What changes beside an axis that stays as long as it is; NULL: the length. */
+/* The change of an axis whose length stays, in words; NULL: the length itself changes. */
 static const char *beside(const struct fo_predict_layout *was, const struct fo_predict_layout *l, int f)
 {
 	if (f == FO_PLAN_FIELD_FORMAT)

@@ -173,8 +173,9 @@ static void say(const struct table *t, const struct fo_run *r, const struct fo_m
 	}
 	fo_doc_para(
 		d,
-		"What a rank receives in a step, by the ranks it comes from; what persists of weights and state; the "
-		"arena of activations and gradients, as the executor plans it. Each of the rank that has most.");
+		"Columns: bytes that a rank receives in a step, by group; bytes of weights and state that persist; "
+		"the arena of activations and gradients, as the executor plans it. Each is that of the rank with the "
+		"most.");
 	if (t->bounded)
 		fo_doc_para(
 			d,

@@ -1,7 +1,7 @@
 /* Memory of a job's ranks as the executor plans it, from their programs: for planners, which ask about many jobs that
  * nobody runs.
  *
- * Of each stage of a pipeline one rank of each size is lowered (parts of rows that do not divide evenly differ by one).
+ * For each stage of a pipeline it lowers one rank of each size (parts of rows that do not divide evenly differ by one).
  * A step of many micro-batches is lowered with few, which takes most of the time. Without a pipeline its plan stands
  * for all where it repeats itself: a micro-batch begins with all that lives in the places where it lay when an earlier
  * one began, and the slots between the two are like those before them. Else slots of a full pipeline are put in until

@@ -76,7 +76,7 @@ static void take(struct fo_predict_layout *l, const struct fo_predict_layout *go
 	}
 }
 
-/* What a configuration says of an axis that it does not have means nothing. */
+/* A setting of an axis that the division does not have means nothing. */
 static void forget_unused(struct fo_predict_layout *l)
 {
 	if (l->tp <= 1) {
